@@ -1,0 +1,156 @@
+// Kimi Delta Attention, compiled at run time for the device at hand.
+//
+// Make a Plan once for a Problem, then run it many times:
+//
+//   kda::Problem p{.heads = 16, .value_heads = 64, .max_tokens = 8192};
+//   kda::Result<kda::Plan> plan = kda::Plan::make(p);     // may compile: milliseconds to seconds
+//   if (!plan) return report(plan.status().message());
+//   void* workspace = allocate(plan->workspace_bytes());  // device memory, yours
+//   kda::Status s = plan->run(tensors, workspace, plan->workspace_bytes(), stream);  // enqueues
+//
+// Letters used below, as in the field: T tokens over all sequences, N sequences,
+// H query/key heads, HV value heads (GVA when HV > H), K key channels, V value channels.
+//
+// Per value head, with S [K, V] starting at initial_state or zero, every token does
+//   S = diag(exp(g)) S;  S += beta k (v - S^T k)^T;  o = scale S^T q
+// where value head j reads query/key head j / (HV / H).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kda/status.hpp"
+
+struct CUstream_st;  // cudaStream_t and CUstream both point at this; no CUDA header is needed here
+
+namespace kda {
+
+using Stream = CUstream_st*;
+
+enum class DType : std::int32_t { f32, bf16, f16 };
+enum class Index : std::int32_t { i32, i64 };
+
+// How g becomes the log decay of each key channel (always <= 0).
+enum class Gate : std::int32_t {
+  log_decay,  // g is the log decay, natural log, <= 0; -inf forgets everything
+  softplus,   // -exp(A_log) * softplus(g + dt_bias)
+  bounded,    // lower_bound * sigmoid(exp(A_log) * (g + dt_bias)), the field's "safe gate"
+};
+
+enum class StateLayout : std::int32_t { key_first /* [K, V] */, value_first /* [V, K] */ };
+
+// What to compute.  A model fixes every field but the two max_ fields; kernels are specialised on
+// the former and never on T, N or cu_seqlens, so a changing batch does not recompile.
+struct Problem {
+  int heads = 0;                // H
+  int value_heads = 0;          // HV, a multiple of H; 0 means H
+  int key_dim = 128;            // K, 1..256
+  int value_dim = 128;          // V, >= 1
+  std::int64_t max_tokens = 0;  // largest T of any run; sizes the workspace and guides the tuning
+  int max_sequences = 1;        // largest N of any run
+  bool varlen = false;          // runs bring cu_seqlens; otherwise every sequence has T / N tokens
+  Index cu_seqlens_type = Index::i64;
+
+  DType qkv_type = DType::bf16;   // q, k, v and o
+  DType gate_type = DType::bf16;  // g
+  DType beta_type = DType::bf16;
+  DType state_type = DType::f32;  // initial_state and final_state, f32 or bf16; arithmetic is f32
+
+  Gate gate = Gate::bounded;
+  float lower_bound = -5.0F;      // Gate::bounded only; log units per token, finite and < 0
+  bool beta_is_logit = true;      // apply sigmoid to beta
+  bool allow_neg_eigval = false;  // then beta is doubled, reaching (0, 2)
+  bool l2norm_qk = true;          // divide each row of q and k by sqrt(sum of squares + 1e-6)
+  float scale = 0.0F;             // multiplies q; 0 means 1 / sqrt(K)
+
+  StateLayout state_layout = StateLayout::value_first;
+  bool initial_state = false;  // runs bring one; otherwise the state starts at zero
+  bool final_state = false;    // runs want it written
+};
+
+struct Options {
+  int device = -1;  // CUDA ordinal; -1 is the current context's device, else 0
+  std::string
+      target;  // compile for this device instead, present or not: "sm_89", "sm_90a", "h200",
+               // ...; such a plan describes itself and refuses to run
+  std::string cache_dir;  // compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache
+
+  // For tuning, tests and bug reports: force the choice.  Empty leaves it to the planner.
+  std::string strategy;  // "chunk", "recurrent", ...: kda-tune list names them
+  std::string tuning;    // "chunk=32 shards=2": the named tunables are fixed, the rest chosen
+};
+
+// Elements between neighbours; the last dimension is always contiguous.  All zero: the contiguous
+// [T, heads, channels] default.
+struct Strides {
+  std::int64_t sequence = 0;  // dense runs only: from a sequence's first token to the next one's
+  std::int64_t token = 0;
+  std::int64_t head = 0;
+};
+
+// One run's tensors: device memory, base aligned to the element (16 bytes is faster, never needed).
+// Outputs must not overlap inputs, but for final_state, which may be initial_state.
+struct Forward {
+  std::int64_t tokens = 0;           // T <= max_tokens; 0 is allowed: copies the state
+  int sequences = 1;                 // N <= max_sequences; dense: divides T
+  const void* cu_seqlens = nullptr;  // [N + 1] from 0 to at most T, never decreasing; varlen only
+  const void* q = nullptr;           // [T, H, K]
+  const void* k = nullptr;           // [T, H, K]
+  const void* v = nullptr;           // [T, HV, V]
+  const void* g = nullptr;           // [T, HV, K]
+  const void* beta = nullptr;        // [T, HV]
+  const float* A_log = nullptr;      // [HV]; null: exp(A_log) is 1; not read by Gate::log_decay
+  const float* dt_bias = nullptr;    // [HV, K]; null: 0; not read by Gate::log_decay
+  const void* initial_state =
+      nullptr;                  // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous
+  void* o = nullptr;            // [T, HV, V], written; tokens past cu_seqlens[N] are not
+  void* final_state = nullptr;  // as initial_state, written; may be the same memory
+  Strides q_strides, k_strides, v_strides, g_strides, beta_strides, o_strides;
+};
+
+// Immutable.  Any number of threads may run one plan at once, each with its own workspace.
+class Plan {
+ public:
+  // Chooses, composes, compiles (or finds in the cache) and loads the kernels.  Blocks.
+  // Fails with invalid_argument (options), invalid_problem, unsupported, compile_failed or
+  // device_error.
+  static Result<Plan> make(const Problem& problem, const Options& options = {});
+
+  // The same for several problems; their kernels compile in parallel and equal ones once.
+  static std::vector<Result<Plan>> make_all(std::span<const Problem> problems,
+                                            const Options& options = {});
+
+  Plan(Plan&&) noexcept;
+  Plan& operator=(Plan&&) noexcept;
+  ~Plan();
+
+  // As given, with the defaults filled in.
+  const Problem& problem() const noexcept;
+
+  // Bytes of device memory a run needs, 256-byte aligned.  Contents need no initialising and mean
+  // nothing between runs.
+  std::size_t workspace_bytes() const noexcept;
+
+  // Enqueues the kernels on stream and returns.  Never allocates, synchronises or compiles, so it
+  // may be captured in a CUDA graph.  On invalid_argument nothing has been enqueued.
+  Status run(const Forward& forward, void* workspace, std::size_t workspace_bytes,
+             Stream stream) const;
+
+  // For people: strategy, tuning, where the choice came from, registers and shared memory a kernel.
+  std::string describe() const;
+
+  struct Impl;  // the library's own
+
+ private:
+  explicit Plan(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+// Whether some strategy covers the problem on the device.  Compiles nothing.
+Status supports(const Problem& problem, const Options& options = {});
+
+}  // namespace kda

@@ -1,0 +1,59 @@
+// What a strategy makes of a problem: the kernels to build and how each call launches them.
+// Plain data; it knows neither NVRTC nor the driver.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kda/kda.hpp"
+#include "tunable/space.hpp"
+
+namespace kda::compose {
+
+// One call of Plan::run as a stage's bind sees it: checked, defaults and strides filled in.
+struct Run {
+  const Forward& forward;
+  std::byte* workspace;
+};
+
+// What bind decides for that call.
+struct Launch {
+  static constexpr std::size_t kMaxArgs = 1024;
+
+  unsigned grid[3] = {0, 1, 1};  // grid[0] = 0: nothing to launch
+  alignas(64) std::byte args[kMaxArgs];
+  std::size_t args_bytes = 0;
+
+  template <class Args>
+  void set(const Args& value) {
+    static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= kMaxArgs);
+    std::memcpy(args, &value, sizeof value);
+    args_bytes = sizeof value;
+  }
+};
+
+struct Stage {
+  std::string name;     // "prepare"
+  std::string file;     // "chunk/prepare.cu", looked up in the family's folder, then its fallback
+  std::string entry;    // "kda_chunk_prepare", extern "C"; takes one Args by value
+  std::string prelude;  // "#define KDA_SHAPE {...}\n#define KDA_TUNING {...}\n"
+  unsigned threads = 0;
+  std::size_t shared_bytes = 0;    // dynamic
+  unsigned cluster = 1;            // CTAs a cluster, along x
+  bool overlaps_previous = false;  // programmatic dependent launch on the stage before
+  std::function<void(const Run&, Launch&)>
+      bind;  // must not throw, allocate or read the environment
+};
+
+struct Recipe {
+  std::string strategy;
+  tunable::Values tuning;
+  std::vector<Stage> stages;
+  std::size_t workspace_bytes = 0;
+};
+
+}  // namespace kda::compose

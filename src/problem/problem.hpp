@@ -1,0 +1,22 @@
+// Problem: checks, defaults and text form.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kda/kda.hpp"
+
+namespace kda::problem {
+
+// Checks every field against its limits and the others, and fills in value_heads and scale.
+// Fails with invalid_problem, naming field, value and limit.
+Result<Problem> complete(const Problem& problem);
+
+// "T=8192 N=1 H=16 HV=64 K=128 V=128 qkv=bf16 ...": every field, in one fixed order.
+std::string to_text(const Problem& problem);
+
+// Overwrites the named fields of base; the same words as to_text.  Fails with invalid_argument,
+// naming the word and the known ones.
+Result<Problem> parse(std::string_view text, const Problem& base = {});
+
+}  // namespace kda::problem

@@ -1,0 +1,32 @@
+// A Recipe to loaded kernels.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cache/cache.hpp"
+#include "compose/recipe.hpp"
+#include "device/device.hpp"
+#include "launch/module.hpp"
+
+namespace kda::program {
+
+struct Kernel {
+  compose::Stage stage;
+  std::string path;  // the template that served
+  compile::Resources resources;
+  cache::Origin origin;
+  launch::Module module;  // empty when the device is only named
+};
+
+struct Program {
+  compose::Recipe recipe;  // its stages moved into kernels
+  std::vector<Kernel> kernels;
+};
+
+// Finds or compiles every stage, at most `threads` at once (0: as many as cores), and loads them
+// when the device is present.  Refuses kernels whose shared memory the device cannot give.
+Result<Program> build(compose::Recipe recipe, const device::Device& device, cache::Cache& cache,
+                      unsigned threads = 0);
+
+}  // namespace kda::program

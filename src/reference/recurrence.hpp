@@ -1,0 +1,40 @@
+// The truth: the token recurrence of spec 1.2 in fp64, on host arrays.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kda/kda.hpp"
+
+namespace kda::reference {
+
+// A problem's inputs as doubles holding exactly what the device tensors hold (already rounded to
+// their dtypes).  Contiguous: q, k [T, H, K]; v [T, HV, V]; g [T, HV, K]; beta [T, HV];
+// initial_state [N, HV, K, V] (key-first, whatever the problem's layout) or empty.
+struct Inputs {
+  Problem problem;                       // complete
+  std::vector<std::int64_t> cu_seqlens;  // [N + 1]; dense problems too
+  std::vector<double> q, k, v, g, beta;
+  std::vector<double> A_log, dt_bias;  // [HV], [HV, K], or empty
+  std::vector<double> initial_state;
+
+  std::int64_t tokens() const;  // of the arrays; cu_seqlens.back() may be less
+  int sequences() const { return static_cast<int>(cu_seqlens.size()) - 1; }
+};
+
+struct Outputs {
+  std::vector<double> o;            // [T, HV, V]; NaN where no sequence covers the token
+  std::vector<double> final_state;  // [N, HV, K, V]
+};
+
+// How the products' operands are rounded: not at all (the truth), or as the dtype of the problem
+// would round them in a recurrence that multiplies in that dtype and adds in f32.  The latter gives
+// the error that a kernel is allowed on hard inputs (spec 0.6).
+enum class Arithmetic { fp64, operands_rounded };
+
+// Every value head of every sequence, over all cores.  heads: compute only these value heads
+// (empty: all); the others' outputs are NaN.
+Outputs recurrence(const Inputs& inputs, Arithmetic arithmetic = Arithmetic::fp64,
+                   const std::vector<int>& heads = {});
+
+}  // namespace kda::reference

@@ -1,0 +1,33 @@
+// What a Problem bakes into its kernels: all that a model fixes, nothing that a batch changes.
+#pragma once
+
+#include "abi/dtype.h"
+
+namespace kda::abi {
+
+enum class Gate : int { log_decay = 0, softplus = 1, bounded = 2 };
+
+struct Shape {
+  int key_dim = 128;    // K, 1..256
+  int value_dim = 128;  // V, >= 1
+  int group = 1;        // HV / H: value heads that share a query/key head
+
+  DType qkv_type = DType::bf16;
+  DType gate_type = DType::bf16;
+  DType beta_type = DType::bf16;
+  DType state_type = DType::f32;
+
+  Gate gate = Gate::bounded;
+  bool beta_is_logit = true;
+  bool allow_neg_eigval = false;
+  bool l2norm_qk = true;
+
+  bool state_value_first = true;
+  bool initial_state = true;
+  bool final_state = true;
+
+  bool varlen = false;
+  Index cu_seqlens_type = Index::i64;
+};
+
+}  // namespace kda::abi

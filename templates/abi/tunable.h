@@ -1,0 +1,14 @@
+// The row type of a strategy's tunables: name, field, the values worth trying, what it means.
+#pragma once
+
+namespace kda::abi {
+
+template <class Tuning>
+struct Tunable {
+  const char* name;
+  int Tuning::*field;
+  int values[10];  // ends at the first 0
+  const char* meaning;
+};
+
+}  // namespace kda::abi
