@@ -1,0 +1,35 @@
+#include "strategy/table.hpp"
+
+#include "strategy/chunk.hpp"
+#include "strategy/recurrent.hpp"
+
+namespace kda::strategy {
+
+namespace {
+
+constexpr const Strategy* kTable[] = {
+    &recurrent,
+    &chunk,
+};
+
+}  // namespace
+
+std::span<const Strategy* const> table() { return kTable; }
+
+const Strategy* find(std::string_view name) {
+  for (const Strategy* strategy : table()) {
+    if (name == strategy->name) return strategy;
+  }
+  return nullptr;
+}
+
+std::string known_names() {
+  std::string names;
+  for (const Strategy* strategy : table()) {
+    if (!names.empty()) names += ", ";
+    names += strategy->name;
+  }
+  return names;
+}
+
+}  // namespace kda::strategy
