@@ -1,0 +1,62 @@
+// The main of every test program: Catch2's, with the [gpu] cases apart.
+//   kda_test_x            the host cases
+//   kda_test_x --gpu      the cases tagged [gpu]; where there is no device, says so and returns 77
+//   kda_test_x <spec...>  what Catch2's own arguments say
+// A run that matched no case returns 77 as well, which ctest shows as skipped.
+#if __has_include(<catch2/catch_session.hpp>)
+#include <catch2/catch_session.hpp>
+#include <catch2/reporters/catch_reporter_event_listener.hpp>
+#include <catch2/reporters/catch_reporter_registrars.hpp>
+using Listener = Catch::EventListenerBase;
+#else
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+using Listener = Catch::TestEventListenerBase;
+#endif
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "support/gpu.hpp"
+
+namespace {
+
+constexpr int kSkipped = 77;  // tests/CMakeLists.txt: SKIP_RETURN_CODE
+std::size_t cases_run = 0;
+
+struct CountCases : Listener {
+  using Listener::Listener;
+  void testCaseStarting(const Catch::TestCaseInfo&) override { ++cases_run; }
+};
+CATCH_REGISTER_LISTENER(CountCases)
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<char*> arguments(argv, argv + argc);
+  std::string spec = "~[gpu]";
+  if (argc == 2 && std::strcmp(argv[1], "--gpu") == 0) {
+    if (const std::string reason = kda::test::why_no_gpu(); !reason.empty()) {
+      std::printf("skipped the GPU cases: %s\n", reason.c_str());
+      return kSkipped;
+    }
+    spec = "[gpu]";
+    arguments.pop_back();
+  }
+  if (arguments.size() == 1) arguments.push_back(spec.data());
+
+  Catch::Session session;
+  if (const int bad = session.applyCommandLine(static_cast<int>(arguments.size()), arguments.data()))
+    return bad;
+#if __has_include(<catch2/catch_session.hpp>)
+  session.configData().allowZeroTests = true;
+#endif
+  const int failed = session.run();
+  if (failed == 0 && cases_run == 0) {
+    std::printf("skipped: no case matches %s\n", arguments.back());
+    return kSkipped;
+  }
+  return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,27 @@
+# kda_options: what every target of ours is compiled with, and nobody else's.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+endif()
+
+add_library(kda_options INTERFACE)
+target_compile_features(kda_options INTERFACE cxx_std_20)
+target_compile_options(kda_options INTERFACE
+  -Wall -Wextra -Wpedantic
+  -Wno-missing-field-initializers  # designated initialisers leave the defaults to the struct
+  $<$<BOOL:${KDA_WERROR}>:-Werror>)
+
+if(KDA_SANITIZE)
+  target_compile_options(kda_options INTERFACE
+    -fsanitize=${KDA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  target_link_options(kda_options INTERFACE -fsanitize=${KDA_SANITIZE})
+endif()
+
+# A target of ours: position-independent (the objects serve static and shared), options applied.
+function(kda_target target)
+  set_target_properties(${target} PROPERTIES
+    CXX_EXTENSIONS OFF CXX_STANDARD_REQUIRED ON POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:kda_options>)
+endfunction()
