@@ -1,0 +1,19 @@
+// The library's messages.  It is silent unless KDA_LOG or set_log asks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+namespace kda {
+
+enum class LogLevel : std::int32_t { trace, debug, info, warn, error, off };
+
+// Called from any thread, one message at a time, without a newline.  Must not call kda.
+using LogSink = std::function<void(LogLevel, std::string_view)>;
+
+// From now on messages of this level and above go to the sink; without one, to stderr.  Wins over
+// KDA_LOG.
+void set_log(LogLevel level, LogSink sink = {});
+
+}  // namespace kda

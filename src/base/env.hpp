@@ -1,0 +1,42 @@
+// The only getenv, and the one table of what this library reads from the environment.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kda::base::env {
+
+struct Variable {
+  const char* name;
+  const char* meaning;
+  const char* fallback;  // what holds when it is unset, in words
+};
+
+// TABLE: every variable read, in the order that the README and kda-tune doctor print them.
+std::span<const Variable> table();
+
+// The value; empty when unset, and in set-user-id programs.  name is in table().
+std::string get(const char* name);
+
+// The position of the value among the words; the fallback when it is unset, or is none of them,
+// which is reported once.
+std::size_t choice(const char* name, std::span<const std::string_view> words, std::size_t fallback);
+
+// The value as a number from low to high; else as choice().
+std::int64_t integer(const char* name, std::int64_t low, std::int64_t high, std::int64_t fallback);
+
+// What was wrong with the environment so far, a sentence each: for kda-tune doctor.
+std::vector<std::string> complaints();
+
+// Where this library keeps files: $KDA_CACHE_DIR, else $XDG_CACHE_HOME/kda, else ~/.cache/kda, else
+// empty: nowhere.
+std::string cache_root();
+
+// KDA_CACHE.
+enum class CacheMode { off, read_only, read_write };
+CacheMode cache_mode();
+
+}  // namespace kda::base::env

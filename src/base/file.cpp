@@ -1,0 +1,168 @@
+#include "base/file.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace kda::base::file {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { (void)close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int fd() const { return fd_; }
+  // Some filesystems report a failed write only here.
+  int close() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd >= 0 && ::close(fd) != 0 ? errno : 0;
+  }
+
+ private:
+  int fd_;
+};
+
+int open_again(const char* path, int flags, mode_t mode) {
+  int fd = -1;
+  do {
+    fd = ::open(path, flags, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+int write_all(int fd, std::string_view contents) {
+  while (!contents.empty()) {
+    const ssize_t n = ::write(fd, contents.data(), contents.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    contents.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+int write_new(const std::string& path, std::string_view contents) {
+  Descriptor file(
+      open_again(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file.fd() < 0) return errno;
+  if (const int error = write_all(file.fd(), contents)) return error;
+  if (::fsync(file.fd()) != 0) return errno;
+  return file.close();
+}
+
+}  // namespace
+
+std::string describe(int error) {
+  const char* name = strerrorname_np(error);
+  return fmt::format("{} ({})", std::strerror(error), name != nullptr ? name : "?");
+}
+
+std::string join(std::string_view directory, std::string_view name) {
+  return fmt::format("{}/{}", directory, name);
+}
+
+std::string absolute(std::string path) {
+  if (!path.starts_with('/')) {
+    const std::unique_ptr<char, void (*)(void*)> here(::getcwd(nullptr, 0), std::free);
+    if (here) path = join(here.get(), path);
+  }
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+int read(const std::string& path, std::size_t max_bytes, std::string& contents) {
+  // O_NONBLOCK: a fifo put in a file's place must not stop us.
+  Descriptor file(
+      open_again(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
+  if (file.fd() < 0) return errno;
+  struct stat status {};
+  if (::fstat(file.fd(), &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode)) return EINVAL;
+  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) > max_bytes) return EFBIG;
+  contents.resize(static_cast<std::size_t>(status.st_size));
+  std::size_t done = 0;
+  while (done < contents.size()) {
+    const ssize_t n = ::read(file.fd(), contents.data() + done, contents.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) break;  // it shrank under us
+    done += static_cast<std::size_t>(n);
+  }
+  contents.resize(done);
+  return 0;
+}
+
+int publish(const std::string& temporary, const std::string& path, std::string_view contents) {
+  static std::atomic<unsigned> count{0};
+  std::string aside;
+  int error = EEXIST;
+  for (int attempt = 0; error == EEXIST && attempt < 100; ++attempt) {
+    aside = fmt::format("{}/{}.{}", temporary, ::getpid(), count++);
+    error = write_new(aside, contents);
+  }
+  if (error == EEXIST) return error;  // nothing of ours to clean up
+  if (error == 0 && ::rename(aside.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) (void)::unlink(aside.c_str());
+  return error;
+}
+
+int make_directories(const std::string& path) {
+  if (path.empty()) return ENOENT;
+  if (::mkdir(path.c_str(), 0700) == 0) return 0;
+  if (errno == ENOENT) {
+    const std::size_t slash = path.find_last_of('/');
+    if (slash == std::string::npos || slash == 0) return ENOENT;
+    if (const int error = make_directories(path.substr(0, slash))) return error;
+    if (::mkdir(path.c_str(), 0700) == 0) return 0;
+  }
+  const int error = errno;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return error;
+  return S_ISDIR(status.st_mode) ? 0 : ENOTDIR;
+}
+
+int move(const std::string& from, const std::string& to) {
+  return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+int remove(const std::string& path) { return ::unlink(path.c_str()) == 0 ? 0 : errno; }
+
+int list(const std::string& directory, std::vector<std::string>& names) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(directory.c_str()), ::closedir);
+  if (!open) return errno;
+  names.clear();
+  errno = 0;
+  while (const dirent* entry = ::readdir(open.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) return errno;
+  std::sort(names.begin(), names.end());
+  return 0;
+}
+
+int stamp(const std::string& path, std::string& text, std::string* real_path) {
+  const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), std::free);
+  if (!real) return errno;
+  struct stat status {};
+  if (::stat(real.get(), &status) != 0) return errno;
+  text = fmt::format("{} {} {}.{:09} {}", real.get(), status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec, status.st_ino);
+  if (real_path != nullptr) *real_path = real.get();
+  return 0;
+}
+
+}  // namespace kda::base::file

@@ -1,0 +1,40 @@
+// The only code that touches the filesystem.  Calls answer 0 or the errno that stopped them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kda::base::file {
+
+// "No such file or directory (ENOENT)".
+std::string describe(int error);
+
+std::string join(std::string_view directory, std::string_view name);
+
+// From the working directory where it is relative; without trailing slashes.
+std::string absolute(std::string path);
+
+// The whole of a regular file; symbolic links are not followed.  EFBIG above max_bytes, EINVAL for
+// anything but a file.
+int read(const std::string& path, std::size_t max_bytes, std::string& contents);
+
+// Writes a new file in `temporary` (a directory of the same filesystem), flushes it and renames it
+// to path: others see the old contents or the new, never a part.
+int publish(const std::string& temporary, const std::string& path, std::string_view contents);
+
+// With its parents; what it creates is for this user only.  Fine if it is there.
+int make_directories(const std::string& path);
+
+int move(const std::string& from, const std::string& to);
+int remove(const std::string& path);
+
+// Names of a directory's entries, sorted, without . and ..
+int list(const std::string& directory, std::vector<std::string>& names);
+
+// Tells a file's versions apart without reading it: real path, size, time of change, inode.
+// `real_path` may be null.
+int stamp(const std::string& path, std::string& text, std::string* real_path = nullptr);
+
+}  // namespace kda::base::file

@@ -1,0 +1,92 @@
+#include "base/log.hpp"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/env.hpp"
+#include "base/text.hpp"
+
+namespace kda {
+namespace base::log {
+namespace {
+
+constexpr std::string_view level_words[] = {"trace", "debug", "info", "warn", "error", "off"};
+
+constexpr spdlog::level::level_enum spdlog_levels[] = {spdlog::level::trace, spdlog::level::debug,
+                                                       spdlog::level::info,  spdlog::level::warn,
+                                                       spdlog::level::err,   spdlog::level::off};
+
+std::shared_ptr<spdlog::logger> stderr_logger() {
+  auto logger =
+      std::make_shared<spdlog::logger>("kda", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_level(spdlog::level::trace);
+  logger->set_pattern("[%n %H:%M:%S.%e %t] %l: %v");
+  return logger;
+}
+
+struct State {
+  std::atomic<LogLevel> level{LogLevel::off};
+  std::mutex mutex;  // guards the rest
+  LogSink sink;
+  std::shared_ptr<spdlog::logger> logger;
+};
+
+// KDA_LOG is read here and not through env::choice, whose own complaint would come back to log.
+State* make_state() {
+  auto* state = new State;
+  const std::string word = lower(trim(env::get("KDA_LOG")));
+  if (word.empty()) return state;
+  for (std::size_t i = 0; i < std::size(level_words); ++i) {
+    if (word == level_words[i]) {
+      state->level = static_cast<LogLevel>(i);
+      return state;
+    }
+  }
+  // Someone asked for messages: the first one says what was wrong with the asking.
+  state->level = LogLevel::warn;
+  state->logger = stderr_logger();
+  state->logger->warn("KDA_LOG={} is none of trace, debug, info, warn, error, off; using warn",
+                      quote(word));
+  return state;
+}
+
+State& state() {
+  static State* state = make_state();  // leaked: usable during exit
+  return *state;
+}
+
+}  // namespace
+
+bool enabled(LogLevel level) noexcept {
+  return level != LogLevel::off && level >= state().level.load(std::memory_order_relaxed);
+}
+
+void write(LogLevel level, std::string_view text) noexcept try {
+  if (!enabled(level)) return;
+  State& to = state();
+  const std::lock_guard lock(to.mutex);
+  if (to.sink) {
+    to.sink(level, text);
+    return;
+  }
+  if (!to.logger) to.logger = stderr_logger();
+  to.logger->log(spdlog_levels[static_cast<int>(level)],
+                 spdlog::string_view_t(text.data(), text.size()));
+} catch (...) {  // NOLINT(bugprone-empty-catch)
+}
+
+}  // namespace base::log
+
+void set_log(LogLevel level, LogSink sink) {
+  base::log::State& to = base::log::state();
+  const std::lock_guard lock(to.mutex);
+  to.sink = std::move(sink);
+  to.level = level;
+}
+
+}  // namespace kda

@@ -1,0 +1,28 @@
+#include "kda/status.hpp"
+
+namespace kda {
+
+const char* name_of(Code code) noexcept {
+  switch (code) {
+    case Code::ok:
+      return "ok";
+    case Code::invalid_argument:
+      return "invalid_argument";
+    case Code::invalid_problem:
+      return "invalid_problem";
+    case Code::unsupported:
+      return "unsupported";
+    case Code::compile_failed:
+      return "compile_failed";
+    case Code::device_error:
+      return "device_error";
+  }
+  return "unknown";
+}
+
+const std::string& Status::message() const noexcept {
+  static const std::string empty;
+  return message_ ? *message_ : empty;
+}
+
+}  // namespace kda
