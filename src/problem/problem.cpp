@@ -1,0 +1,123 @@
+#include "problem/problem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace kda::problem {
+
+namespace {
+
+// Value heads lie on a grid's y axis, which CUDA limits to 65535.
+constexpr int kMaxHeads = 65535;
+// A thread keeps whole columns of K channels in registers or shared memory; 256 is what fits.
+constexpr int kMaxKeyDim = 256;
+// V is split over blocks, so nothing hard limits it; far past any model, and no size overflows.
+constexpr int kMaxValueDim = 65536;
+// Elements of the largest tensor, so that every byte count (workspaces too) fits 63 bits.
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
+// Chunks round a sequence's tokens up; the longest any strategy uses.
+constexpr std::int64_t kLongestChunk = 256;
+
+template <class... Args>
+Status refuse(fmt::format_string<Args...> format, Args&&... args) {
+  return Status(Code::invalid_problem, fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class Enum>
+Status check_enum(const char* field, Enum value, int count, const char* names) {
+  const auto number = static_cast<std::int64_t>(value);
+  if (number >= 0 && number < count) return {};
+  return refuse("{} = {} is no enumerator; there are {}", field, number, names);
+}
+
+Status check_enums(const Problem& p) {
+  const char* dtypes = "f32, bf16, f16";
+  const Status checks[] = {
+      check_enum("qkv_type", p.qkv_type, 3, dtypes),
+      check_enum("gate_type", p.gate_type, 3, dtypes),
+      check_enum("beta_type", p.beta_type, 3, dtypes),
+      check_enum("state_type", p.state_type, 3, "f32, bf16"),
+      check_enum("cu_seqlens_type", p.cu_seqlens_type, 2, "i32, i64"),
+      check_enum("gate", p.gate, 3, "log_decay, softplus, bounded"),
+      check_enum("state_layout", p.state_layout, 2, "key_first, value_first"),
+  };
+  for (const Status& status : checks) {
+    if (!status) return status;
+  }
+  if (p.state_type == DType::f16) return refuse("state_type = f16; the state is f32 or bf16");
+  return {};
+}
+
+Status check_heads(const Problem& p) {
+  if (p.heads < 1 || p.heads > kMaxHeads) {
+    return refuse("heads = {}; it must be in 1..{}", p.heads, kMaxHeads);
+  }
+  if (p.value_heads < 1 || p.value_heads > kMaxHeads) {
+    return refuse("value_heads = {}; it must be in 1..{}, or 0 for heads", p.value_heads,
+                  kMaxHeads);
+  }
+  if (p.value_heads % p.heads != 0) {
+    return refuse("value_heads = {} is not a multiple of heads = {}", p.value_heads, p.heads);
+  }
+  return {};
+}
+
+Status check_sizes(const Problem& p) {
+  if (p.key_dim < 1 || p.key_dim > kMaxKeyDim) {
+    return refuse("key_dim = {}; it must be in 1..{}", p.key_dim, kMaxKeyDim);
+  }
+  if (p.value_dim < 1 || p.value_dim > kMaxValueDim) {
+    return refuse("value_dim = {}; it must be in 1..{}", p.value_dim, kMaxValueDim);
+  }
+  if (p.max_tokens < 0) return refuse("max_tokens = {}; it must be at least 0", p.max_tokens);
+  if (p.max_sequences < 1) {
+    return refuse("max_sequences = {}; it must be at least 1", p.max_sequences);
+  }
+
+  // Divided rather than multiplied: the products themselves may overflow.
+  const std::int64_t padding = kLongestChunk * p.max_sequences;
+  const std::int64_t row = std::int64_t{p.value_heads} * std::max(p.key_dim, p.value_dim);
+  const std::int64_t most_tokens = kMaxElements / row - padding;
+  if (p.max_tokens > most_tokens) {
+    return refuse("max_tokens = {} makes tensors too large; with these heads and dims at most {}",
+                  p.max_tokens, std::max<std::int64_t>(most_tokens, 0));
+  }
+  const std::int64_t state = std::int64_t{p.value_heads} * p.key_dim * p.value_dim;
+  if (p.max_sequences > kMaxElements / state) {
+    return refuse("max_sequences = {} makes the state too large; with these heads and dims at most "
+                  "{}",
+                  p.max_sequences, kMaxElements / state);
+  }
+  return {};
+}
+
+Status check_formulas(const Problem& p) {
+  if (p.gate == Gate::bounded && !(std::isfinite(p.lower_bound) && p.lower_bound < 0)) {
+    return refuse("lower_bound = {}; Gate::bounded needs it finite and below 0", p.lower_bound);
+  }
+  if (p.allow_neg_eigval && !p.beta_is_logit) {
+    return refuse("allow_neg_eigval = true doubles sigmoid(beta), but beta_is_logit = false; set "
+                  "it, or pass beta already doubled with allow_neg_eigval = false");
+  }
+  if (!std::isfinite(p.scale)) {
+    return refuse("scale = {}; it must be finite, 0 for 1 / sqrt(key_dim)", p.scale);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Problem> complete(const Problem& problem) {
+  Problem p = problem;
+  if (p.value_heads == 0) p.value_heads = p.heads;
+  for (const auto check : {check_enums, check_heads, check_sizes, check_formulas}) {
+    if (Status status = check(p); !status) return status;
+  }
+  if (p.scale == 0) p.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.key_dim)));
+  return p;
+}
+
+}  // namespace kda::problem

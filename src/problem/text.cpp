@@ -1,0 +1,146 @@
+// Problem to words and back: one row a field, in the order printed.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "base/text.hpp"
+#include "problem/problem.hpp"
+
+namespace kda::problem {
+
+namespace {
+
+// An enum's words, in the order of its enumerators.
+template <class Enum>
+constexpr std::string_view words_of = "";
+template <>
+constexpr std::string_view words_of<DType> = "f32|bf16|f16";
+template <>
+constexpr std::string_view words_of<Index> = "i32|i64";
+template <>
+constexpr std::string_view words_of<Gate> = "log_decay|softplus|bounded";
+template <>
+constexpr std::string_view words_of<StateLayout> = "key_first|value_first";
+
+template <class Value>
+std::string print(Value value) {
+  if constexpr (std::is_enum_v<Value>) {
+    const auto words = base::split(words_of<Value>, '|');
+    const auto at = static_cast<std::size_t>(value);
+    return at < words.size() ? std::string(words[at]) : fmt::format("{}", at);
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    return value ? "1" : "0";
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+// Empty on success, else what would do.
+template <class Value>
+std::string parse_into(Value& value, std::string_view text) {
+  if constexpr (std::is_enum_v<Value>) {
+    const auto words = base::split(words_of<Value>, '|');
+    for (std::size_t at = 0; at < words.size(); ++at) {
+      if (words[at] == text) {
+        value = static_cast<Value>(at);
+        return {};
+      }
+    }
+    return std::string(words_of<Value>);
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    const auto on = base::parse_switch(text);
+    if (!on) return "0|1";
+    value = *on;
+    return {};
+  } else if constexpr (std::is_same_v<Value, float>) {
+    const auto number = base::parse_number(text);
+    if (!number) return "a number";
+    value = static_cast<float>(*number);
+    return {};
+  } else {
+    const auto number = base::parse_integer(text);
+    if (!number || !std::in_range<Value>(*number)) return "an integer";
+    value = static_cast<Value>(*number);
+    return {};
+  }
+}
+
+struct Word {
+  const char* name;
+  std::string (*print)(const Problem&);
+  std::string (*parse)(Problem&, std::string_view);
+};
+
+template <auto Field>
+constexpr Word word(const char* name) {
+  return {name, [](const Problem& p) { return print(p.*Field); },
+          [](Problem& p, std::string_view text) { return parse_into(p.*Field, text); }};
+}
+
+constexpr Word kWords[] = {
+    word<&Problem::max_tokens>("T"),
+    word<&Problem::max_sequences>("N"),
+    word<&Problem::heads>("H"),
+    word<&Problem::value_heads>("HV"),
+    word<&Problem::key_dim>("K"),
+    word<&Problem::value_dim>("V"),
+    word<&Problem::varlen>("varlen"),
+    word<&Problem::cu_seqlens_type>("cu_seqlens"),
+    word<&Problem::qkv_type>("qkv"),
+    word<&Problem::gate_type>("g"),
+    word<&Problem::beta_type>("beta"),
+    word<&Problem::state_type>("state"),
+    word<&Problem::gate>("gate"),
+    word<&Problem::lower_bound>("lower_bound"),
+    word<&Problem::beta_is_logit>("beta_logit"),
+    word<&Problem::allow_neg_eigval>("neg_eigval"),
+    word<&Problem::l2norm_qk>("l2norm"),
+    word<&Problem::scale>("scale"),
+    word<&Problem::state_layout>("layout"),
+    word<&Problem::initial_state>("h0"),
+    word<&Problem::final_state>("ht"),
+};
+
+std::string known_words() {
+  std::string names;
+  for (const Word& each : kWords) names += (names.empty() ? "" : ", ") + std::string(each.name);
+  return names;
+}
+
+}  // namespace
+
+std::string to_text(const Problem& problem) {
+  std::string text;
+  for (const Word& each : kWords) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", each.name, each.print(problem));
+  }
+  return text;
+}
+
+Result<Problem> parse(std::string_view text, const Problem& start) {
+  const Result<std::vector<base::Setting>> settings = base::parse_settings(text);
+  if (!settings) return settings.status();
+  Problem problem = start;
+  for (const auto& [name, value] : *settings) {
+    const Word* found = nullptr;
+    for (const Word& each : kWords) {
+      if (name == each.name) found = &each;
+    }
+    if (found == nullptr) {
+      return Status(Code::invalid_argument,
+                    fmt::format("problem: there is no word '{}'; there are {}", name,
+                                known_words()));
+    }
+    if (const std::string wanted = found->parse(problem, value); !wanted.empty()) {
+      return Status(Code::invalid_argument,
+                    fmt::format("problem: {} = '{}' is not {}", name, value, wanted));
+    }
+  }
+  return problem;
+}
+
+}  // namespace kda::problem
