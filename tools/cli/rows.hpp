@@ -1,0 +1,35 @@
+// Results as rows of named values, and the ways to print them.
+#pragma once
+
+#include <cstdio>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kda/status.hpp"
+
+namespace kda::cli {
+
+using Json = nlohmann::ordered_json;
+
+// One column of a table for people.  JSON and CSV carry every value of a row instead.
+struct Column {
+  const char* key;  // the value's name in the row; "gpu.median" reaches into an object
+  const char* title;
+  int decimals = 1;  // of a number that is no integer
+};
+
+enum class Format { table, json, jsonl, csv, md };
+
+// Fails with invalid_argument, naming the known ones.
+Result<Format> parse_format(std::string_view name);
+
+// rows: an array of objects.  A value that a row lacks prints as "-" in tables, empty in CSV.
+// json: one array, a row a line; csv: nested names are joined by dots, lists by blanks.
+std::string render(const Json& rows, std::span<const Column> columns, Format format);
+
+// Writes text to the file, or to `out` when path is "-".  A file appears whole or not at all.
+Status write_text(const std::string& path, const std::string& text, std::FILE* out);
+
+}  // namespace kda::cli
