@@ -1,38 +1,81 @@
 # Dependencies: the installed package first, else a pinned release with its hash.  None of them
-# shows in a public header.  A fetched one is used header-only and not installed: libkda then
-# carries what it needs of it.
+# shows in a public header.  A fetched one is used header-only and is never installed: libkda then
+# carries what it needs of it.  -DFETCHCONTENT_SOURCE_DIR_<NAME>=<folder> gives a local copy.
 include(FetchContent)
 find_package(Threads REQUIRED)
 
-# kda_fetch(<name> <url> <sha256>): unpacks a release without running its CMakeLists.txt and sets
-# <name>_SOURCE_DIR.
+# kda_fetch(<name> <url> <sha256>): unpacks a release; its own CMakeLists.txt is not run.
+# Sets <name>_SOURCE_DIR.
 macro(kda_fetch name url sha256)
-  FetchContent_Declare(${name} URL ${url} URL_HASH SHA256=${sha256}
-    SOURCE_SUBDIR "headers only" DOWNLOAD_EXTRACT_TIMESTAMP ON)
+  message(STATUS "${name} is not installed; using ${url}")
+  FetchContent_Declare(${name} URL "${url}" URL_HASH SHA256=${sha256} SOURCE_SUBDIR headers-only)
   FetchContent_MakeAvailable(${name})
 endmacro()
 
-set(KDA_LIBRARIES "")  # imported targets that an installed static libkda needs again
-set(KDA_PACKAGES "")   # ... and the packages they come from
-add_library(kda_header_libraries INTERFACE)
+# kda_headers(<target> <folder> [<definition>...]): a header-only library from a folder.
+function(kda_headers target folder)
+  add_library(${target} INTERFACE IMPORTED)
+  target_include_directories(${target} INTERFACE "${folder}")
+  target_compile_definitions(${target} INTERFACE ${ARGN})
+endfunction()
+
+set(KDA_LIBRARIES "")  # compiled ones: an installed static libkda needs them again ...
+set(KDA_PACKAGES "")   # ... from these packages
+add_library(kda_headers_only INTERFACE)  # the others
 
 find_package(fmt 9.1 QUIET)
 if(TARGET fmt::fmt)
   list(APPEND KDA_LIBRARIES fmt::fmt)
   list(APPEND KDA_PACKAGES fmt)
-  find_package(spdlog 1.10 QUIET)
+  find_package(spdlog 1.10 QUIET)  # it needs the same fmt
+else()
+  kda_fetch(fmt https://github.com/fmtlib/fmt/archive/10.2.1.tar.gz
+            1250e4cc58bf06ee631567523f48848dc4596133e163f02615c97f78bab6c811)
+  kda_headers(fmt::fmt "${fmt_SOURCE_DIR}/include" FMT_HEADER_ONLY)
+  target_link_libraries(kda_headers_only INTERFACE fmt::fmt)
 endif()
-if(TARGET fmt::fmt AND TARGET spdlog::spdlog)
+
+if(TARGET spdlog::spdlog)
   list(APPEND KDA_LIBRARIES spdlog::spdlog)
   list(APPEND KDA_PACKAGES spdlog)
+else()
+  kda_fetch(spdlog https://github.com/gabime/spdlog/archive/v1.14.0.tar.gz
+            429a6b73ade8285cb21f83bacf89e2821dd1720ea7faa3cb518ffe04b4e00efc)
+  kda_headers(spdlog::spdlog "${spdlog_SOURCE_DIR}/include" SPDLOG_FMT_EXTERNAL)
+  target_link_libraries(kda_headers_only INTERFACE spdlog::spdlog)
 endif()
+
 find_package(nlohmann_json 3.11 QUIET)
-find_path(KDA_XXHASH_INCLUDE_DIR xxhash.h)
-target_include_directories(kda_header_libraries SYSTEM INTERFACE ${KDA_XXHASH_INCLUDE_DIR})
-target_link_libraries(kda_header_libraries INTERFACE nlohmann_json::nlohmann_json)
+if(NOT TARGET nlohmann_json::nlohmann_json)
+  kda_fetch(nlohmann_json https://github.com/nlohmann/json/archive/v3.11.3.tar.gz
+            0d8ef5af7f9794e3263480193c491549b2ba6cc74bb018906202ada498a79406)
+  kda_headers(nlohmann_json::nlohmann_json "${nlohmann_json_SOURCE_DIR}/single_include")
+endif()
+target_link_libraries(kda_headers_only INTERFACE nlohmann_json::nlohmann_json)
+
+find_path(KDA_XXHASH_INCLUDE_DIR xxhash.h)  # inlined (XXH_INLINE_ALL): its library is not linked
+if(NOT KDA_XXHASH_INCLUDE_DIR)
+  kda_fetch(xxhash https://github.com/Cyan4973/xxHash/archive/v0.8.2.tar.gz
+            baee0c6afd4f03165de7a4e67988d16f0f2b257b51d0e3cb91909302a26a79c4)
+  set_property(CACHE KDA_XXHASH_INCLUDE_DIR PROPERTY VALUE "${xxhash_SOURCE_DIR}")
+endif()
+target_include_directories(kda_headers_only SYSTEM INTERFACE "${KDA_XXHASH_INCLUDE_DIR}")
+
 if(KDA_BUILD_TOOLS)
   find_package(CLI11 2.1 QUIET)
+  if(NOT TARGET CLI11::CLI11)
+    kda_fetch(cli11 https://github.com/CLIUtils/CLI11/archive/v2.4.2.tar.gz
+              f2d893a65c3b1324c50d4e682c0cdc021dd0477ae2c048544f39eed6654b699a)
+    kda_headers(CLI11::CLI11 "${cli11_SOURCE_DIR}/include")
+  endif()
 endif()
+
 if(KDA_BUILD_TESTS)
   find_package(Catch2 QUIET)
+  if(NOT TARGET Catch2::Catch2)
+    message(STATUS "Catch2 is not installed; using its release 3.5.4")
+    FetchContent_Declare(Catch2 URL https://github.com/catchorg/Catch2/archive/v3.5.4.tar.gz
+      URL_HASH SHA256=b7754b711242c167d8f60b890695347f90a1ebc95949a045385114165d606dbb SYSTEM)
+    FetchContent_MakeAvailable(Catch2)
+  endif()
 endif()
