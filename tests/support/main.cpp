@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
   if (arguments.size() == 1) arguments.push_back(spec.data());
 
   Catch::Session session;
-  if (const int bad = session.applyCommandLine(static_cast<int>(arguments.size()), arguments.data()))
+  if (const int bad =
+          session.applyCommandLine(static_cast<int>(arguments.size()), arguments.data()))
     return bad;
 #if __has_include(<catch2/catch_session.hpp>)
   session.configData().allowZeroTests = true;

@@ -1,0 +1,167 @@
+// Every #include of the library and the templates against src/layers.txt.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Layer {
+  std::set<std::string> folders;  // "kda", "base", ...
+  std::set<std::string> others;   // "fmt", "posix", ...
+};
+using Layers = std::map<std::string, Layer>;  // by path: "src/base"
+
+std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+Layers parse(std::istream& text) {
+  Layers layers;
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    std::istringstream words(line);
+    std::string folder;
+    std::string word;
+    words >> folder >> word;
+    if (word != ":") throw std::runtime_error("layers.txt: expected `folder : ...` in: " + line);
+    Layer& layer = layers[folder];
+    layer.folders.insert(last_part(folder));
+    for (bool others = false; words >> word;) {
+      if (word == "|") {
+        others = true;
+      } else {
+        (others ? layer.others : layer.folders).insert(word);
+      }
+    }
+  }
+  return layers;
+}
+
+// "fmt" of <fmt/format.h>, "" of <vector>, "posix" of <unistd.h>.
+std::string owner_of(const std::string& header) {
+  static const std::set<std::string> named = {"fmt",    "spdlog", "nlohmann",
+                                              "xxhash", "cuda",   "nvrtc"};
+  const std::string stem = header.substr(0, header.find_first_of("./"));
+  if (named.contains(stem)) return stem;
+  return header.find('.') == std::string::npos ? "" : "posix";
+}
+
+// What is wrong with one include line, in words; empty when nothing is.
+std::string fault(const std::string& folder, const Layer& layer, const std::string& header,
+                  bool angled) {
+  const bool in_templates = folder.starts_with("templates/");
+  if (angled) {
+    if (in_templates) return "templates include nothing but templates";
+    const std::string owner = owner_of(header);
+    if (owner.empty() || layer.others.contains(owner)) return {};
+    return folder + " -> " + owner + " is not in src/layers.txt";
+  }
+  const std::string target = header.substr(0, header.find('/'));
+  if (target == header) return "includes name the folder: \"folder/file\"";
+  if (!layer.folders.contains(target)) {
+    return folder + " -> " + target + " is not in src/layers.txt";
+  }
+  const fs::path root = KDA_SOURCE_DIR;
+  const std::array places = {root / "templates" / header, root / "src" / header,
+                             root / "include" / header};
+  const auto end = in_templates ? places.begin() + 1 : places.end();
+  if (std::any_of(places.begin(), end, [](const fs::path& p) { return fs::exists(p); })) return {};
+  return "there is no such file";
+}
+
+std::vector<std::string> faults_of(const std::string& folder, const Layer& layer,
+                                   const std::string& name, std::istream& text) {
+  static const std::regex include(R"re(^\s*#\s*include\s*([<"])([^>"]+)[>"])re");
+  std::vector<std::string> faults;
+  std::string line;
+  for (int number = 1; std::getline(text, line); ++number) {
+    std::smatch match;
+    if (!std::regex_search(line, match, include)) continue;
+    const std::string what = fault(folder, layer, match[2], match[1] == "<");
+    if (!what.empty()) {
+      faults.push_back(name + ":" + std::to_string(number) + ": " + match[2].str() + ": " + what);
+    }
+  }
+  return faults;
+}
+
+bool is_source(const fs::path& path) {
+  static const std::set<std::string> kinds = {".h", ".hpp", ".cpp", ".cuh", ".cu"};
+  return kinds.contains(path.extension().string());
+}
+
+Layers layers_of_the_tree() {
+  std::ifstream text(fs::path(KDA_SOURCE_DIR) / "src/layers.txt");
+  REQUIRE(text);
+  return parse(text);
+}
+
+}  // namespace
+
+TEST_CASE("every include is an edge of src/layers.txt", "[layers]") {
+  const Layers layers = layers_of_the_tree();
+  int files = 0;
+  for (const char* top : {"include", "src", "templates"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(KDA_SOURCE_DIR) / top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      const fs::path path = fs::relative(entry.path(), KDA_SOURCE_DIR);
+      auto part = path.begin();
+      const std::string folder = (*part / *std::next(part)).generic_string();
+      INFO(path);
+      REQUIRE(layers.contains(folder));
+      std::ifstream text(entry.path());
+      for (const std::string& what : faults_of(folder, layers.at(folder), path.string(), text)) {
+        FAIL_CHECK(what);
+      }
+      ++files;
+    }
+  }
+  CHECK(files > 50);
+}
+
+TEST_CASE("the layers have no cycle", "[layers]") {
+  // A library folder's edges point only at folders on earlier lines.
+  std::ifstream text(fs::path(KDA_SOURCE_DIR) / "src/layers.txt");
+  REQUIRE(text);
+  std::set<std::string> known = {"abi"};
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    std::istringstream one(line);
+    const Layers layer = parse(one);
+    const std::string own = last_part(layer.begin()->first);
+    if (layer.begin()->first.starts_with("templates/abi")) known = {};
+    for (const std::string& folder : layer.begin()->second.folders) {
+      INFO(line);
+      CHECK((folder == own || known.contains(folder)));
+    }
+    known.insert(own);
+  }
+}
+
+TEST_CASE("a forbidden include is found and named", "[layers]") {
+  const Layers layers = layers_of_the_tree();
+  const auto faults = [&](const std::string& folder, const std::string& line) {
+    std::istringstream text(line);
+    return faults_of(folder, layers.at(folder), "x", text);
+  };
+  CHECK(faults("src/compile", "#include <vector>").empty());
+  CHECK(faults("src/compile", "#include <nvrtc.h>").empty());
+  CHECK(faults("src/compile", "#include \"base/text.hpp\"").empty());
+  CHECK(faults("src/compile", "#include \"problem/problem.hpp\"").size() == 1);
+  CHECK(faults("src/strategy", "#include <cuda.h>").size() == 1);
+  CHECK(faults("src/problem", "#include <spdlog/spdlog.h>").size() == 1);
+  CHECK(faults("src/base", "#include \"base/no_such_file.hpp\"").size() == 1);
+  CHECK(faults("templates/ptx", "#include \"abi/dtype.h\"").empty());
+  CHECK(faults("templates/ptx", "  #  include <cuda_bf16.h>").size() == 1);
+  CHECK(faults("templates/ptx", "#include \"tile/shared.cuh\"").size() == 1);
+  CHECK(faults("templates/abi", "#include \"kda/kda.hpp\"").size() == 1);
+}
