@@ -1,0 +1,191 @@
+#include "compile/toolchain.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/digest.hpp"
+#include "base/env.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "compile/library.hpp"
+#include "compile/nvrtc.hpp"
+
+namespace kda::compile {
+namespace {
+
+namespace env = base::env;
+namespace file = base::file;
+
+constexpr std::size_t kMaxNoteBytes = 1 << 16;
+constexpr std::size_t kMaxRecords = 8;  // toolchains a machine switches between
+
+struct State {
+  std::mutex mutex;
+  std::string directory;
+  std::optional<Toolchain> known;
+};
+
+State& state() {
+  static State* state = new State;  // leaked: usable during exit
+  return *state;
+}
+
+// One toolchain that was opened before: how it was found and how the files looked.
+struct Record {
+  std::string inputs;  // digest of search_inputs()
+  std::string stamps;  // of libnvrtc and its builtins
+  Toolchain toolchain;
+};
+
+// The builtins matter too: they hold the device library that is linked into every kernel.
+std::string stamps_of(const Toolchain& toolchain) {
+  std::string library;
+  std::string real_path;
+  if (file::stamp(toolchain.path, library, &real_path) != 0) return {};
+  std::string builtins;
+  (void)file::stamp(
+      fmt::format("{}/libnvrtc-builtins.so.{}.{}", real_path.substr(0, real_path.find_last_of('/')),
+                  toolchain.major, toolchain.minor),
+      builtins);
+  return library + "; " + builtins;
+}
+
+std::string to_line(const Record& record) {
+  const base::Setting settings[] = {{"inputs", record.inputs},
+                                    {"stamps", record.stamps},
+                                    {"path", record.toolchain.path},
+                                    {"major", std::to_string(record.toolchain.major)},
+                                    {"minor", std::to_string(record.toolchain.minor)},
+                                    {"build", record.toolchain.build}};
+  return base::to_text(settings) + "\n";
+}
+
+std::optional<Record> parse_line(std::string_view line) {
+  const Result<std::vector<base::Setting>> settings = base::parse_settings(line);
+  if (!settings) return std::nullopt;
+  Record record;
+  int numbers = 0;
+  for (const auto& [name, value] : *settings) {
+    const auto number = static_cast<int>(base::parse_integer(value).value_or(-1));
+    if (name == "inputs") record.inputs = value;
+    if (name == "stamps") record.stamps = value;
+    if (name == "path") record.toolchain.path = value;
+    if (name == "build") record.toolchain.build = value;
+    if (name == "major") record.toolchain.major = number, numbers += number > 0 ? 1 : 0;
+    if (name == "minor") record.toolchain.minor = number, numbers += number >= 0 ? 1 : 0;
+  }
+  if (numbers != 2 || record.stamps.empty() || record.toolchain.build.empty()) return std::nullopt;
+  return record;
+}
+
+std::vector<Record> read_note(const std::string& path) {
+  std::vector<Record> records;
+  std::string text;
+  if (path.empty() || file::read(path, kMaxNoteBytes, text) != 0) return records;
+  for (const std::string_view line : base::split(text, '\n')) {
+    if (std::optional<Record> record = parse_line(line)) records.push_back(*std::move(record));
+  }
+  return records;
+}
+
+// Two processes may both rewrite the note; one loses its record, which costs it one opening.
+void write_note(const std::string& directory, const std::vector<Record>& records) {
+  std::string text;
+  for (const Record& record : records) text += to_line(record);
+  int error = file::make_directories(directory);
+  if (error == 0) error = file::publish(directory, directory + "/toolchain.txt", text);
+  if (error != 0) {
+    base::log::debug(
+        fmt::format("no note of the toolchain in {}: {}", directory, file::describe(error)));
+  }
+}
+
+std::string probe(const Nvrtc& nvrtc) {
+  nvrtcProgram program = nullptr;
+  if (nvrtc.CreateProgram(&program, "", "empty.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS)
+    return {};
+  std::string ptx;
+  std::size_t bytes = 0;
+  if (nvrtc.CompileProgram(program, 0, nullptr) == NVRTC_SUCCESS &&
+      nvrtc.GetPTXSize(program, &bytes) == NVRTC_SUCCESS) {
+    ptx.resize(bytes);
+    if (nvrtc.GetPTX(program, ptx.data()) != NVRTC_SUCCESS) ptx.clear();
+  }
+  (void)nvrtc.DestroyProgram(&program);
+  return parse_build(ptx);
+}
+
+Result<Toolchain> find(const std::string& directory) {
+  const env::CacheMode mode = env::cache_mode();
+  const bool reads = mode != env::CacheMode::off && !directory.empty();
+  const std::string path = reads ? directory + "/toolchain.txt" : std::string();
+  std::vector<Record> records = read_note(path);
+  Record now{.inputs = base::digest(search_inputs()), .stamps = {}, .toolchain = {}};
+  for (const Record& record : records) {
+    if (record.inputs == now.inputs && record.stamps == stamps_of(record.toolchain)) {
+      return record.toolchain;
+    }
+  }
+
+  const Result<const Nvrtc*> nvrtc = open_nvrtc();
+  if (!nvrtc) return nvrtc.status();
+  now.toolchain = {
+      .path = (*nvrtc)->path, .major = (*nvrtc)->major, .minor = (*nvrtc)->minor, .build = {}};
+  now.stamps = stamps_of(now.toolchain);
+  now.toolchain.build = probe(**nvrtc);
+  if (now.toolchain.build.empty()) {
+    return Status(Code::compile_failed,
+                  fmt::format("{} does not compile an empty program, or does not sign what it "
+                              "compiles; reinstall the CUDA toolkit or set KDA_NVRTC_PATH",
+                              now.toolchain.path));
+  }
+  if (mode == env::CacheMode::read_write && reads && !now.stamps.empty()) {
+    std::erase_if(records, [&](const Record& record) { return record.inputs == now.inputs; });
+    records.insert(records.begin(), now);
+    if (records.size() > kMaxRecords) records.resize(kMaxRecords);
+    write_note(directory, records);
+  }
+  return now.toolchain;
+}
+
+}  // namespace
+
+std::string parse_build(std::string_view ptx) {
+  std::string build;
+  std::string release;
+  for (const std::string_view line : base::split(ptx, '\n')) {
+    if (!line.starts_with("//")) {
+      if (!base::trim(line).empty()) break;
+      continue;
+    }
+    for (const std::string_view word : base::words(line)) {
+      if (word.starts_with("CL-")) build = word;
+      if (word.size() > 1 && word[0] == 'V' && word[1] >= '0' && word[1] <= '9') release = word;
+    }
+  }
+  if (build.empty() || release.empty()) return {};
+  return build + " " + release;
+}
+
+Result<Toolchain> toolchain() {
+  State& to = state();
+  const std::lock_guard lock(to.mutex);
+  if (!to.known) {
+    Result<Toolchain> found = find(to.directory.empty() ? env::cache_root() : to.directory);
+    if (!found) return found;
+    to.known = *std::move(found);
+  }
+  return *to.known;
+}
+
+void keep_toolchain_note_in(const std::string& directory) {
+  State& to = state();
+  const std::lock_guard lock(to.mutex);
+  to.directory = directory;
+}
+
+}  // namespace kda::compile

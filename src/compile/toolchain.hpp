@@ -1,0 +1,26 @@
+// Which compiler would run, known without opening it where a note on disk still holds.
+#pragma once
+
+#include <string>
+
+#include "kda/status.hpp"
+
+namespace kda::compile {
+
+struct Toolchain {
+  std::string path;
+  int major = 0, minor = 0;
+  std::string build;  // "CL-36424714 V13.0.88": which build of that release
+};
+
+// Once a process; only success is remembered.  Opening NVRTC costs 5 ms from memory and 130 ms from
+// disk, which a start with every kernel cached can save.
+Result<Toolchain> toolchain();
+
+// Keeps the note in this directory instead of env::cache_root().  Before the first toolchain().
+void keep_toolchain_note_in(const std::string& directory);
+
+// "CL-36424714 V13.0.88" from the comment that opens NVRTC's PTX; empty when there is none.
+std::string parse_build(std::string_view ptx);
+
+}  // namespace kda::compile
