@@ -1,0 +1,47 @@
+# cmake -D MODE=... -D SOURCE=<repository> -D BUILD=<its build> -D WORK=<folder> ... -P check.cmake
+# Configures, builds and runs the consumer:
+#   package       against the build's own install
+#   subdirectory  with add_subdirectory and shared libraries; installs that build too
+#   shared        against the install that `subdirectory` left
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE result COMMAND_ECHO STDOUT)
+  if(result)
+    message(FATAL_ERROR "${MODE}: failed with ${result}")
+  endif()
+endfunction()
+
+set(project "${WORK}/${MODE}")
+set(shared_prefix "${WORK}/shared-prefix")
+set(settings -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
+  -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D CMAKE_BUILD_TYPE=Debug)
+file(REMOVE_RECURSE "${project}/CMakeCache.txt")
+
+if(MODE STREQUAL "package")
+  run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+  list(APPEND settings -D CMAKE_PREFIX_PATH=${WORK}/prefix)
+elseif(MODE STREQUAL "subdirectory")
+  list(APPEND settings -D KDA_SOURCE_DIR=${SOURCE} -D BUILD_SHARED_LIBS=ON -D KDA_INSTALL=ON
+    -D KDA_CUDA_INCLUDE_DIR=${CUDA_INCLUDE} -D KDA_NVRTC_INCLUDE_DIR=${NVRTC_INCLUDE})
+elseif(MODE STREQUAL "shared")
+  list(APPEND settings -D CMAKE_PREFIX_PATH=${shared_prefix})
+endif()
+
+run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${project} ${settings})
+run(${CMAKE_COMMAND} --build ${project} --parallel 2)
+run(${project}/consumer ${WORK}/cache)
+
+if(MODE STREQUAL "subdirectory")
+  file(REMOVE_RECURSE "${shared_prefix}")
+  run(${CMAKE_COMMAND} --install ${project} --prefix ${shared_prefix})
+  # Nothing but kda's own names is exported.
+  file(GLOB_RECURSE library "${shared_prefix}/*libkda.so")
+  execute_process(COMMAND ${NM} -D --defined-only --demangle --format=posix ${library}
+    OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX REPLACE "\n$" "" symbols "${symbols}")
+  string(REPLACE "\n" ";" symbols "${symbols}")
+  list(FILTER symbols EXCLUDE REGEX "^kda::(Plan|Status|name_of|set_log|supports)")
+  if(symbols)
+    list(JOIN symbols "\n  " lines)
+    message(FATAL_ERROR "libkda.so exports more than include/kda declares:\n  ${lines}")
+  endif()
+endif()
