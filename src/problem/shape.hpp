@@ -7,18 +7,15 @@
 
 namespace kda::problem {
 
-// What the kernels bake in.  problem is complete.
+// What the kernels bake in.  problem is complete.  What no kernel would read is left at its
+// default, so that it does not split the cache.
 abi::Shape shape_of(const Problem& problem);
 
 // forward's strides are filled in (see fill_strides).
 abi::Inputs inputs_of(const Problem& problem, const Forward& forward);
 abi::Outputs outputs_of(const Problem& problem, const Forward& forward);
 
-// Replaces all-zero strides by the contiguous ones.
+// Replaces all-zero strides by the contiguous ones.  forward has passed check.
 void fill_strides(const Problem& problem, Forward& forward);
-
-// Fails with invalid_argument where forward contradicts the problem: sizes, null or misaligned
-// pointers, strides.  Reads no device memory.
-Status check(const Problem& problem, const Forward& forward);
 
 }  // namespace kda::problem

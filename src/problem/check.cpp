@@ -1,0 +1,219 @@
+#include "problem/check.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "abi/dtype.h"
+
+namespace kda::problem {
+
+namespace {
+
+template <class... Args>
+Status refuse(fmt::format_string<Args...> format, Args&&... args) {
+  return Status(Code::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
+}
+
+int bytes_of(DType type) { return abi::bytes_of(static_cast<abi::DType>(type)); }
+
+// A pointer of Forward and what the problem says of it.
+struct Pointer {
+  const char* name;
+  const void* data;
+  int alignment;  // bytes: that of its element
+  bool needed;    // something is read or written through it
+};
+
+Status check_pointer(const Pointer& pointer) {
+  if (pointer.needed && pointer.data == nullptr) return refuse("{} is null", pointer.name);
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer.data);
+  if (address % static_cast<unsigned>(pointer.alignment) != 0) {
+    return refuse("{} = {:#x} is not aligned to its element of {} bytes", pointer.name, address,
+                  pointer.alignment);
+  }
+  return {};
+}
+
+// A strided tensor of Forward: its extents and strides, outermost first.
+struct Axis {
+  const char* name;
+  std::int64_t size, stride;
+};
+
+struct Strided {
+  const char* name;
+  Axis axes[3];  // sequence, token, head
+  std::int64_t channels;
+  int bytes;  // an element
+  bool written;
+};
+
+// Disjoint when, from the innermost axis out, each stride clears all that lies inside it.
+Status check_disjoint(const Strided& tensor) {
+  Axis axes[3] = {tensor.axes[0], tensor.axes[1], tensor.axes[2]};
+  const auto order = [&](int a, int b) {
+    if (axes[b].stride < axes[a].stride) std::swap(axes[a], axes[b]);
+  };
+  order(0, 1), order(1, 2), order(0, 1);
+  std::int64_t extent = tensor.channels;
+  for (const Axis& axis : axes) {
+    if (axis.size <= 1) continue;
+    if (axis.stride < extent) {
+      return refuse("{}_strides.{} = {} makes elements of the output overlap; at least {} does not",
+                    tensor.name, axis.name, axis.stride, extent);
+    }
+    extent += (axis.size - 1) * axis.stride;
+  }
+  return {};
+}
+
+Status check_strides(const Strided& tensor) {
+  std::int64_t room = std::numeric_limits<std::int64_t>::max() / tensor.bytes - tensor.channels;
+  for (const Axis& axis : tensor.axes) {
+    if (axis.size <= 1) continue;
+    if (axis.stride <= 0) {
+      return refuse("{}_strides.{} = {}; with {} of them it must be positive (all three 0: "
+                    "contiguous)",
+                    tensor.name, axis.name, axis.stride, axis.size);
+    }
+    if (axis.stride > room / (axis.size - 1)) {
+      return refuse("{}_strides.{} = {} reaches past 63 bits of address", tensor.name, axis.name,
+                    axis.stride);
+    }
+    room -= axis.stride * (axis.size - 1);
+  }
+  return tensor.written ? check_disjoint(tensor) : Status{};
+}
+
+Status check_sizes(const Problem& p, const Forward& f) {
+  if (f.tokens < 0 || f.tokens > p.max_tokens) {
+    return refuse("tokens = {}; the plan takes 0..max_tokens = {}", f.tokens, p.max_tokens);
+  }
+  if (f.sequences < 1 || f.sequences > p.max_sequences) {
+    return refuse("sequences = {}; the plan takes 1..max_sequences = {}", f.sequences,
+                  p.max_sequences);
+  }
+  if (!p.varlen && f.tokens % f.sequences != 0) {
+    return refuse("tokens = {} is not a multiple of sequences = {}; sequences of unequal length "
+                  "need Problem::varlen",
+                  f.tokens, f.sequences);
+  }
+  return {};
+}
+
+// A tensor that the problem does not name would be ignored in silence.
+Status check_unwanted(const Problem& p, const Forward& f) {
+  if (!p.varlen && f.cu_seqlens != nullptr) {
+    return refuse("cu_seqlens is given, but Problem::varlen = false; make the plan with it, or "
+                  "pass null");
+  }
+  if (!p.initial_state && f.initial_state != nullptr) {
+    return refuse("initial_state is given, but Problem::initial_state = false; make the plan with "
+                  "it, or pass null");
+  }
+  if (!p.final_state && f.final_state != nullptr) {
+    return refuse("final_state is given, but Problem::final_state = false; make the plan with it, "
+                  "or pass null");
+  }
+  return {};
+}
+
+Status check_pointers(const Problem& p, const Forward& f) {
+  const bool some = f.tokens > 0;
+  const int qkv = bytes_of(p.qkv_type);
+  const int state = bytes_of(p.state_type);
+  const Pointer pointers[] = {
+      {"cu_seqlens", f.cu_seqlens, p.cu_seqlens_type == Index::i32 ? 4 : 8, p.varlen},
+      {"q", f.q, qkv, some},
+      {"k", f.k, qkv, some},
+      {"v", f.v, qkv, some},
+      {"g", f.g, bytes_of(p.gate_type), some},
+      {"beta", f.beta, bytes_of(p.beta_type), some},
+      {"A_log", f.A_log, 4, false},
+      {"dt_bias", f.dt_bias, 4, false},
+      {"initial_state", f.initial_state, state, p.initial_state},
+      {"o", f.o, qkv, some},
+      {"final_state", f.final_state, state, p.final_state},
+  };
+  for (const Pointer& pointer : pointers) {
+    if (Status status = check_pointer(pointer); !status) return status;
+  }
+  return {};
+}
+
+Status check_all_strides(const Problem& p, const Forward& f) {
+  if (f.tokens == 0) return {};
+  const auto strided = [&](const char* name, const Strides& strides, int heads, int channels,
+                           DType type, bool written = false) {
+    // A packed run has one row of T tokens, whatever its sequence stride says.
+    const std::int64_t rows = p.varlen ? 1 : f.sequences;
+    return Strided{name,
+                   {{"sequence", rows, strides.sequence},
+                    {"token", f.tokens / rows, strides.token},
+                    {"head", heads, strides.head}},
+                   channels,
+                   bytes_of(type),
+                   written};
+  };
+  const auto contiguous = [](const Strides& s) {
+    return s.sequence == 0 && s.token == 0 && s.head == 0;
+  };
+  const int h = p.heads, hv = p.value_heads;
+  const std::pair<const Strides&, Strided> tensors[] = {
+      {f.q_strides, strided("q", f.q_strides, h, p.key_dim, p.qkv_type)},
+      {f.k_strides, strided("k", f.k_strides, h, p.key_dim, p.qkv_type)},
+      {f.v_strides, strided("v", f.v_strides, hv, p.value_dim, p.qkv_type)},
+      {f.g_strides, strided("g", f.g_strides, hv, p.key_dim, p.gate_type)},
+      {f.beta_strides, strided("beta", f.beta_strides, hv, 1, p.beta_type)},
+      {f.o_strides, strided("o", f.o_strides, hv, p.value_dim, p.qkv_type, true)},
+  };
+  for (const auto& [strides, tensor] : tensors) {
+    if (contiguous(strides)) continue;
+    if (Status status = check_strides(tensor); !status) return status;
+  }
+  return {};
+}
+
+// Strided tensors may interleave in one buffer, so only what is surely wrong is refused.
+Status check_aliases(const Problem& p, const Forward& f) {
+  if (f.tokens > 0) {
+    const std::pair<const char*, const void*> inputs[] = {
+        {"q", f.q}, {"k", f.k},         {"v", f.v},
+        {"g", f.g}, {"beta", f.beta},   {"initial_state", f.initial_state},
+    };
+    for (const auto& [name, data] : inputs) {
+      if (f.o == data) return refuse("o and {} are the same memory; outputs need their own", name);
+    }
+    if (f.o == f.final_state) return refuse("o and final_state are the same memory");
+  }
+  if (f.initial_state != nullptr && f.final_state != nullptr) {
+    const auto from = reinterpret_cast<std::uintptr_t>(f.initial_state);
+    const auto to = reinterpret_cast<std::uintptr_t>(f.final_state);
+    const std::uint64_t bytes = std::uint64_t{1} * static_cast<unsigned>(f.sequences) *
+                                static_cast<unsigned>(p.value_heads) *
+                                static_cast<unsigned>(p.key_dim) *
+                                static_cast<unsigned>(p.value_dim) *
+                                static_cast<unsigned>(bytes_of(p.state_type));
+    if (from != to && (from < to ? to - from : from - to) < bytes) {
+      return refuse("final_state overlaps initial_state {} bytes in; it must be the same memory or "
+                    "none of its {} bytes",
+                    from < to ? to - from : from - to, bytes);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check(const Problem& problem, const Forward& forward) {
+  for (const auto part : {check_sizes, check_unwanted, check_pointers, check_all_strides,
+                          check_aliases}) {
+    if (Status status = part(problem, forward); !status) return status;
+  }
+  return {};
+}
+
+}  // namespace kda::problem

@@ -1,0 +1,116 @@
+#include "problem/problem.hpp"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "support/catch.hpp"
+
+using namespace kda;
+
+namespace {
+
+Problem legal() { return {.heads = 4, .value_heads = 8, .max_tokens = 1024}; }
+
+std::string refusal(const std::function<void(Problem&)>& spoil) {
+  Problem problem = legal();
+  spoil(problem);
+  const auto result = problem::complete(problem);
+  REQUIRE_FALSE(result);
+  CHECK(result.status().code() == Code::invalid_problem);
+  return result.status().message();
+}
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+TEST_CASE("complete fills in value_heads and scale", "[problem]") {
+  const auto p = problem::complete({.heads = 3, .key_dim = 64});
+  REQUIRE(p);
+  CHECK(p->value_heads == 3);
+  CHECK(p->scale == 0.125F);
+  CHECK(problem::complete({.heads = 3, .scale = -2.0F})->scale == -2.0F);
+  CHECK(problem::complete(*p)->scale == p->scale);
+}
+
+TEST_CASE("the limits themselves are legal", "[problem]") {
+  for (const int key_dim : {1, 60, 256}) {
+    CHECK(problem::complete({.heads = 1, .key_dim = key_dim, .value_dim = 1}));
+  }
+  CHECK(problem::complete({.heads = 1, .value_dim = 65536}));
+  CHECK(problem::complete({.heads = 65535, .max_tokens = 1 << 20, .max_sequences = 1 << 16}));
+  CHECK(problem::complete({.heads = 1, .state_type = DType::bf16}));
+  CHECK(problem::complete({.heads = 1, .gate = Gate::softplus, .lower_bound = kNan}));
+  CHECK(problem::complete({.heads = 1, .gate = Gate::bounded, .lower_bound = -1e-30F}));
+  CHECK(problem::complete({.heads = 1, .allow_neg_eigval = true}));
+}
+
+TEST_CASE("a problem that contradicts itself is refused by field, value and limit", "[problem]") {
+  CHECK(refusal([](Problem& p) { p.heads = 0; }) == "heads = 0; it must be in 1..65535");
+  CHECK(refusal([](Problem& p) { p.heads = -1; }) == "heads = -1; it must be in 1..65535");
+  CHECK(refusal([](Problem& p) { p.heads = 65536; }) == "heads = 65536; it must be in 1..65535");
+  CHECK(refusal([](Problem& p) { p.value_heads = -4; }) ==
+        "value_heads = -4; it must be in 1..65535, or 0 for heads");
+  CHECK(refusal([](Problem& p) { p.value_heads = 65536; }) ==
+        "value_heads = 65536; it must be in 1..65535, or 0 for heads");
+  CHECK(refusal([](Problem& p) { p.value_heads = 6; }) ==
+        "value_heads = 6 is not a multiple of heads = 4");
+  CHECK(refusal([](Problem& p) { p.value_heads = 2; }) ==
+        "value_heads = 2 is not a multiple of heads = 4");
+  CHECK(refusal([](Problem& p) { p.key_dim = 0; }) == "key_dim = 0; it must be in 1..256");
+  CHECK(refusal([](Problem& p) { p.key_dim = 257; }) == "key_dim = 257; it must be in 1..256");
+  CHECK(refusal([](Problem& p) { p.value_dim = 0; }) == "value_dim = 0; it must be in 1..65536");
+  CHECK(refusal([](Problem& p) { p.value_dim = 65537; }) ==
+        "value_dim = 65537; it must be in 1..65536");
+  CHECK(refusal([](Problem& p) { p.max_tokens = -1; }) ==
+        "max_tokens = -1; it must be at least 0");
+  CHECK(refusal([](Problem& p) { p.max_sequences = 0; }) ==
+        "max_sequences = 0; it must be at least 1");
+  CHECK(refusal([](Problem& p) { p.state_type = DType::f16; }) ==
+        "state_type = f16; the state is f32 or bf16");
+  CHECK(refusal([](Problem& p) { p.lower_bound = 0; }) ==
+        "lower_bound = 0; Gate::bounded needs it finite and below 0");
+  CHECK_THAT(refusal([](Problem& p) { p.lower_bound = 5; }), test::contains("lower_bound = 5"));
+  CHECK_THAT(refusal([](Problem& p) { p.lower_bound = kNan; }), test::contains("lower_bound = nan"));
+  CHECK_THAT(refusal([](Problem& p) { p.lower_bound = -kInfinity; }),
+             test::contains("lower_bound = -inf"));
+  CHECK_THAT(refusal([](Problem& p) { p.scale = kNan; }), test::contains("scale = nan"));
+  CHECK_THAT(refusal([](Problem& p) { p.scale = kInfinity; }), test::contains("scale = inf"));
+  CHECK_THAT(refusal([](Problem& p) {
+               p.beta_is_logit = false;
+               p.allow_neg_eigval = true;
+             }),
+             test::contains("allow_neg_eigval = true"));
+}
+
+TEST_CASE("an enum cast from garbage is refused", "[problem]") {
+  CHECK(refusal([](Problem& p) { p.qkv_type = static_cast<DType>(3); }) ==
+        "qkv_type = 3 is no enumerator; there are f32, bf16, f16");
+  CHECK_THAT(refusal([](Problem& p) { p.gate_type = static_cast<DType>(-1); }),
+             test::contains("gate_type = -1"));
+  CHECK_THAT(refusal([](Problem& p) { p.beta_type = static_cast<DType>(9); }),
+             test::contains("beta_type = 9"));
+  CHECK_THAT(refusal([](Problem& p) { p.state_type = static_cast<DType>(7); }),
+             test::contains("state_type = 7"));
+  CHECK_THAT(refusal([](Problem& p) { p.cu_seqlens_type = static_cast<Index>(2); }),
+             test::contains("cu_seqlens_type = 2"));
+  CHECK_THAT(refusal([](Problem& p) { p.gate = static_cast<Gate>(3); }),
+             test::contains("gate = 3"));
+  CHECK_THAT(refusal([](Problem& p) { p.state_layout = static_cast<StateLayout>(2); }),
+             test::contains("state_layout = 2"));
+}
+
+TEST_CASE("sizes whose bytes would overflow are refused", "[problem]") {
+  CHECK_THAT(refusal([](Problem& p) { p.max_tokens = std::numeric_limits<std::int64_t>::max(); }),
+             test::contains("max_tokens = 9223372036854775807"));
+  CHECK_THAT(refusal([](Problem& p) {
+               p.value_heads = 65532;
+               p.value_dim = 65536;
+               p.max_sequences = std::numeric_limits<int>::max();
+             }),
+             test::contains("at most"));
+  CHECK(problem::complete({.heads = 1, .max_tokens = std::int64_t{1} << 40}));
+}

@@ -1,0 +1,79 @@
+#include <string>
+
+#include "problem/problem.hpp"
+#include "support/catch.hpp"
+
+using namespace kda;
+
+namespace {
+
+std::string refusal(std::string_view text) {
+  const auto result = problem::parse(text);
+  REQUIRE_FALSE(result);
+  CHECK(result.status().code() == Code::invalid_argument);
+  return result.status().message();
+}
+
+}  // namespace
+
+TEST_CASE("a problem reads as words in one fixed order", "[problem]") {
+  const Problem p{.heads = 16,
+                  .value_heads = 64,
+                  .max_tokens = 8192,
+                  .max_sequences = 6,
+                  .varlen = true,
+                  .gate_type = DType::f32,
+                  .scale = 0.1F,
+                  .initial_state = true,
+                  .final_state = true};
+  CHECK(problem::to_text(p) ==
+        "T=8192 N=6 H=16 HV=64 K=128 V=128 varlen=1 cu_seqlens=i64 qkv=bf16 g=f32 beta=bf16 "
+        "state=f32 gate=bounded lower_bound=-5 beta_logit=1 neg_eigval=0 l2norm=1 scale=0.1 "
+        "layout=value_first h0=1 ht=1");
+}
+
+TEST_CASE("words survive parse and back", "[problem]") {
+  for (const char* text : {
+           "T=1099511627776 N=1 H=1 HV=0 K=256 V=1 varlen=0 cu_seqlens=i32 qkv=f32 g=f16 beta=f16 "
+           "state=bf16 gate=log_decay lower_bound=-1e-30 beta_logit=0 neg_eigval=1 l2norm=0 "
+           "scale=0.088388346 layout=key_first h0=0 ht=1",
+           "T=0 N=256 H=96 HV=96 K=60 V=100 varlen=1 cu_seqlens=i64 qkv=f16 g=bf16 beta=f32 "
+           "state=f32 gate=softplus lower_bound=-5 beta_logit=1 neg_eigval=0 l2norm=1 scale=-0.1 "
+           "layout=value_first h0=1 ht=0",
+       }) {
+    const auto parsed = problem::parse(text);
+    REQUIRE(parsed);
+    CHECK(problem::to_text(*parsed) == text);
+  }
+}
+
+TEST_CASE("only the named fields change", "[problem]") {
+  const auto p = problem::parse("H=64 gate=softplus", {.heads = 2, .key_dim = 60});
+  REQUIRE(p);
+  CHECK(p->heads == 64);
+  CHECK(p->key_dim == 60);
+  CHECK(p->gate == Gate::softplus);
+  CHECK(problem::to_text(*problem::parse("")) == problem::to_text(Problem{}));
+}
+
+TEST_CASE("floats survive to the bit", "[problem]") {
+  for (const float scale : {0.088388347648318447F, 1e-38F, 3.4028235e38F, -0.3F, 1.0F / 3}) {
+    const auto p = problem::parse(problem::to_text(Problem{.scale = scale}));
+    REQUIRE(p);
+    CHECK(p->scale == scale);
+  }
+}
+
+TEST_CASE("wrong words are refused by name", "[problem]") {
+  CHECK(refusal("heads=4") ==
+        "problem: there is no word 'heads'; there are T, N, H, HV, K, V, varlen, cu_seqlens, qkv, "
+        "g, beta, state, gate, lower_bound, beta_logit, neg_eigval, l2norm, scale, layout, h0, ht");
+  CHECK(refusal("H=four") == "problem: H = 'four' is not an integer");
+  CHECK(refusal("H=99999999999") == "problem: H = '99999999999' is not an integer");
+  CHECK(refusal("qkv=fp16") == "problem: qkv = 'fp16' is not f32|bf16|f16");
+  CHECK(refusal("gate=safe") == "problem: gate = 'safe' is not log_decay|softplus|bounded");
+  CHECK(refusal("varlen=2") == "problem: varlen = '2' is not 0|1");
+  CHECK(refusal("scale=big") == "problem: scale = 'big' is not a number");
+  CHECK_THAT(refusal("H=1 H=2"), test::contains("H is given twice"));
+  CHECK_THAT(refusal("H"), test::contains("no '='"));
+}
