@@ -1,0 +1,35 @@
+// GPU time of several variants: CUDA graphs of calls, replayed in turn.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "bench/gpu.hpp"
+#include "cli/statistics.hpp"
+
+namespace kda::bench {
+
+// Enqueues the call on the gpu's stream with buffer set number `set`.
+using Call = std::function<void(int set)>;
+
+struct GraphSettings {
+  int sets = 1;         // of buffers; calls in a graph take them in rotation
+  int calls = 5;        // a graph at least
+  int repeats = 15;     // replays of each graph
+  double window = 1e3;  // microseconds that a graph should at least last: more calls if need be
+};
+
+struct GpuTime {
+  int calls = 0;         // in the graph
+  cli::Summary summary;  // microseconds a call, over the replays
+};
+
+// Microseconds of one call after a warm-up, to plan with; enqueued without a graph.
+double rough_time(const Gpu& gpu, const Call& call);
+
+// One graph a variant; replays interleave (A, B, C, A, B, C, ...), so that a drift of the clocks
+// meets all alike.  A call that takes over 50 ms is measured by fewer calls and replays.
+std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& variants,
+                                 const GraphSettings& settings);
+
+}  // namespace kda::bench

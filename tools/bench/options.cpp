@@ -1,0 +1,105 @@
+// The command line of kda-bench.
+#include "bench/options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "bench/run.hpp"
+#include "cli/build_info.hpp"
+#include "cli/command_line.hpp"
+#include "cli/exit_code.hpp"
+
+namespace kda::bench {
+namespace {
+
+constexpr const char* kAbout =
+    "Measures KDA prefill on this machine's GPU.\n"
+    "Every variant is verified against the fp64 reference before it is timed; a wrong one is\n"
+    "reported, not timed, and makes the exit code 1.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  kda-bench --list                               the named cases and what others need for them\n"
+    "  kda-bench h64 h16                              two cases, strong gate\n"
+    "  kda-bench h64 --gate-regime strong,weak,mixed  one case, three regimes\n"
+    "  kda-bench --suite prefill --json h200.json     every case in every regime\n"
+    "  kda-bench \"T=8192 H=64 gate_regime=weak\"       a problem in words\n"
+    "  kda-bench \"H=12 seqlens=1300,547,2048 K=64\"    packed sequences of these lengths\n"
+    "  kda-bench \"h64 g=f32\" --strategy chunk --strategy recurrent\n"
+    "  kda-bench h16 --strategy chunk --tuning \"chunk=16,32,64 shards=2,4\"   six variants, interleaved\n"
+    "  ncu kda-bench h64 --profile                    each variant once, nothing else\n";
+
+constexpr const char* kWords =
+    "A problem in words: an optional case name, then name=value in the words of kda::Problem\n"
+    "(T N H HV K V qkv g beta state gate layout h0 ht ...; kda-bench \"?=1\" names them all), and\n"
+    "  gate_regime=strong|weak|mixed   as peers.md: mean log decay -3, -1e-3, both by channel\n"
+    "  seqlens=1300,547,...            packed sequences; sets varlen, N and T\n"
+    "Any other value may be a list: T=1024,8192 is two problems.";
+
+void add_what(CLI::App& app, Options& options) {
+  app.add_option("problem", options.problems, "case names, or problems in words")->type_name("CASE|WORDS");
+  app.add_option("--suite", options.suite, "all cases in the three gate regimes")
+      ->check(CLI::IsMember({"prefill"}));
+  app.add_option("--gate-regime", options.regimes, "gate regimes of the named problems")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"strong", "weak", "mixed"}));
+  app.add_option("--strategy", options.strategies, "measure this strategy; repeat to compare");
+  app.add_option("--tuning", options.tunings,
+                 "fix these tunables, \"chunk=32 shards=2\"; lists and repeats are compared");
+  app.add_flag("--list", options.list, "print the cases and stop");
+}
+
+void add_how(CLI::App& app, Options& options) {
+  app.add_option("--repeats", options.repeats, "replays of each graph")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--calls", options.calls, "calls in a graph, at least")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--heads", options.heads, "heads verified against fp64 (over T = 32768: one)")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--seed", options.seed, "of the inputs")->capture_default_str();
+  app.add_option("--time-budget", options.time_budget, "seconds; what is left then is skipped")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--quick", options.quick, "5 replays, one head verified, no compile times");
+  app.add_flag("--compile,!--no-compile", options.compile_times,
+               "also time cold and cached plans (on by default)");
+  app.add_flag("--profile", options.profile, "run each variant once, unverified, for ncu");
+  app.add_option("--device", options.device, "CUDA ordinal");
+  app.add_option("--cache-dir", options.cache_dir, "compiled kernels; default: as the library");
+}
+
+void add_output(CLI::App& app, Options& options) {
+  app.add_option("--json", options.json, "one JSON array, a row a line")->type_name("FILE|-");
+  app.add_option("--md", options.md, "the table in Markdown")->type_name("FILE|-");
+  app.add_option("--csv", options.csv, "every value of every row")
+      ->type_name("FILE|-")
+      ->expected(0, 1)
+      ->default_str("-");
+  app.add_flag("--quiet", options.quiet, "no progress on stderr");
+}
+
+}  // namespace
+
+int main_of_bench(int argc, const char* const* argv, std::FILE* out, std::FILE* err) {
+  Options options;
+  options.command = cli::command_line(argc, argv);
+  options.out = out;
+  options.err = err;
+  CLI::App app(kAbout, "kda-bench");
+  app.set_version_flag("--version", std::string(cli::version()) + " " + cli::commit());
+  app.footer(std::string("\n") + kWords + "\n\n" + kExamples + "\n" + cli::kExitCodes);
+  add_what(app, options);
+  add_how(app, options);
+  add_output(app, options);
+  return cli::run(app, argc, argv, out, err, [&] {
+    if (options.quick) {
+      options.repeats = std::min(options.repeats, 5);
+      options.heads = 1;
+      options.compile_times = false;
+    }
+    return run(options);
+  });
+}
+
+}  // namespace kda::bench

@@ -1,0 +1,39 @@
+// What kda-bench was asked for.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace kda::bench {
+
+struct Options {
+  std::vector<std::string> problems;    // case names and words, as typed
+  std::string suite;                    // "prefill" or empty
+  std::vector<std::string> regimes;     // empty: strong for named problems, all three for a suite
+  std::vector<std::string> strategies;  // empty: the planner's choice
+  std::vector<std::string> tunings;     // in words, lists not yet expanded; empty: the defaults
+
+  int repeats = 15;
+  int calls = 5;             // in a graph at least
+  int heads = 2;             // verified, a problem
+  double time_budget = 0;    // seconds; 0: none
+  std::uint64_t seed = 1;
+  bool list = false, quick = false, profile = false, quiet = false;
+  bool compile_times = true;
+
+  int device = -1;
+  std::string cache_dir;
+
+  std::string json, md, csv;  // files, "-" for stdout; all empty: the table on stdout
+
+  std::string command;  // the line as typed
+  std::FILE* out = stdout;
+  std::FILE* err = stderr;
+};
+
+// kda-bench itself: parses, measures, prints.  Answers the exit code.
+int main_of_bench(int argc, const char* const* argv, std::FILE* out, std::FILE* err);
+
+}  // namespace kda::bench

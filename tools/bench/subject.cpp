@@ -1,0 +1,204 @@
+#include "bench/subject.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <optional>
+
+#include "base/text.hpp"
+#include "cli/words.hpp"
+#include "problem/problem.hpp"
+#include "reference/dtype.hpp"
+#include "reference/inputs.hpp"
+#include "reference/tensors.hpp"
+
+namespace kda::bench {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+// A text taken apart: an optional case, words of kda::Problem, and the two words of our own.
+struct Parts {
+  const reference::Case* row = nullptr;
+  std::string words;
+  std::optional<std::string> regime, seqlens;
+};
+
+Status wrong(std::string message) { return {Code::invalid_argument, std::move(message)}; }
+
+std::string known_cases() {
+  std::string names;
+  for (const reference::Case& row : reference::cases()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+  }
+  return names;
+}
+
+Result<Parts> take_apart(const std::string& text) {
+  Parts parts;
+  for (const std::string_view word : base::words(text)) {
+    if (word.find('=') != std::string_view::npos) {
+      parts.words += fmt::format("{}{}", parts.words.empty() ? "" : " ", word);
+      continue;
+    }
+    const reference::Case* row = reference::find_case(word);
+    if (row == nullptr) {
+      return wrong(fmt::format("there is no case \"{}\"; there are {}, and problems in words such as "
+                               "\"T=8192 H=64 gate_regime=weak\"",
+                               word, known_cases()));
+    }
+    if (parts.row != nullptr) return wrong(fmt::format("\"{}\" names two cases", text));
+    parts.row = row;
+  }
+  parts.regime = cli::take(parts.words, "gate_regime");
+  parts.seqlens = cli::take(parts.words, "seqlens");
+  if (parts.regime && !reference::gate_regime(*parts.regime)) {
+    return wrong(
+        fmt::format("gate_regime is \"{}\"; known are strong, weak, mixed", *parts.regime));
+  }
+  return parts;
+}
+
+bool names(const std::string& words, std::string_view name) {
+  std::string copy = words;
+  return cli::take(copy, name).has_value();
+}
+
+// The base that the words change: what follows from a changed word is left to problem::complete.
+Problem base_of(const Parts& parts) {
+  Problem base;
+  base.initial_state = true;
+  base.final_state = true;
+  if (parts.row != nullptr) base = reference::problem_of(*parts.row);
+  if (names(parts.words, "H")) base.value_heads = 0;
+  base.scale = 0;
+  return base;
+}
+
+Result<Lengths> parse_lengths(const std::string& text) {
+  Lengths lengths;
+  for (const std::string_view item : base::split(text, ',')) {
+    const std::optional<std::int64_t> length = base::parse_integer(item);
+    if (!length || *length < 0) {
+      return wrong(fmt::format("seqlens has \"{}\"; it wants token counts such as 1300,547,2048",
+                               item));
+    }
+    lengths.push_back(*length);
+  }
+  return lengths;
+}
+
+// As even as can be.
+Lengths even_lengths(std::int64_t tokens, int sequences) {
+  Lengths lengths(static_cast<std::size_t>(sequences), tokens / sequences);
+  for (std::int64_t i = 0; i < tokens % sequences; ++i) ++lengths[static_cast<std::size_t>(i)];
+  return lengths;
+}
+
+Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
+  Result<Problem> parsed = problem::parse(parts.words, base_of(parts));
+  if (!parsed) {
+    return Status(parsed.status().code(),
+                  parsed.status().message() + "; and gate_regime, seqlens");
+  }
+  Problem problem = *parsed;
+  Lengths lengths;
+  if (parts.seqlens) {
+    const Result<Lengths> given = parse_lengths(*parts.seqlens);
+    if (!given) return given.status();
+    lengths = *given;
+    const std::int64_t sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+    if (names(parts.words, "T") && problem.max_tokens != sum) {
+      return wrong(fmt::format("T is {}, but seqlens add up to {}", problem.max_tokens, sum));
+    }
+    problem.varlen = true;
+    problem.max_tokens = sum;
+    problem.max_sequences = static_cast<int>(lengths.size());
+  }
+  Result<Problem> complete = problem::complete(problem);
+  if (!complete) return complete.status();
+  if (complete->max_tokens == 0) return wrong("T is 0; a benchmark wants T=8192 or so");
+  if (lengths.empty()) {
+    const bool own_lengths =
+        parts.row != nullptr && !names(parts.words, "T") && !names(parts.words, "N");
+    lengths = even_lengths(complete->max_tokens, complete->max_sequences);
+    if (own_lengths && parts.row->lengths != nullptr) {
+      lengths.assign(parts.row->lengths, parts.row->lengths + parts.row->sequences);
+    }
+  }
+  if (!complete->varlen && complete->max_tokens % complete->max_sequences != 0) {
+    return wrong(fmt::format("N is {}, which does not divide T = {}; varlen=1 packs unequal ones",
+                             complete->max_sequences, complete->max_tokens));
+  }
+  Subject subject;
+  subject.problem = *std::move(complete);
+  subject.cu_seqlens = reference::cu_seqlens_of(lengths);
+  subject.regime = regime;
+  if (parts.row != nullptr && parts.words.empty() && !parts.seqlens) subject.peers = parts.row;
+  subject.name = parts.row != nullptr ? parts.row->name : "";
+  if (!parts.words.empty()) subject.name += (subject.name.empty() ? "" : " ") + parts.words;
+  if (parts.seqlens) subject.name += " seqlens=" + *parts.seqlens;
+  return subject;
+}
+
+}  // namespace
+
+std::vector<std::string> group_words(const std::vector<std::string>& arguments) {
+  std::vector<std::string> groups;
+  bool open = false;  // the last group may take further words
+  for (const std::string& argument : arguments) {
+    const bool phrase = argument.find_first_of(" \t\n") != std::string::npos;
+    const bool word = !phrase && argument.find('=') != std::string::npos;
+    if (word && open) {
+      groups.back() += " " + argument;
+    } else {
+      groups.push_back(argument);
+    }
+    open = !phrase;
+  }
+  return groups;
+}
+
+Result<std::vector<Subject>> subjects_of(const std::string& text,
+                                         const std::vector<std::string>& regimes) {
+  std::vector<Subject> subjects;
+  for (const std::string& words : cli::expand(text, {"seqlens"})) {
+    const Result<Parts> parts = take_apart(words);
+    if (!parts) return parts.status();
+    std::vector<std::string> wanted = regimes;
+    if (parts->regime) wanted = {*parts->regime};
+    if (wanted.empty()) wanted = {"strong"};
+    for (const std::string& regime : wanted) {
+      const Result<Subject> subject = subject_of(*parts, regime);
+      if (!subject) return subject.status();
+      subjects.push_back(*subject);
+    }
+  }
+  return subjects;
+}
+
+std::vector<Subject> suite(const std::vector<std::string>& regimes) {
+  std::vector<std::string> wanted = regimes;
+  if (wanted.empty()) wanted = {"strong", "weak", "mixed"};
+  std::vector<Subject> subjects;
+  for (const reference::Case& row : reference::cases()) {
+    for (const std::string& regime : wanted) {
+      subjects.push_back({row.name, reference::problem_of(row), reference::cu_seqlens_of(row),
+                          regime, &row});
+    }
+  }
+  return subjects;
+}
+
+double floor_bytes(const Problem& problem) {
+  const auto bytes = [](DType type) { return static_cast<double>(reference::bytes_of(type)); };
+  const auto T = static_cast<double>(problem.max_tokens);
+  const double H = problem.heads, HV = problem.value_heads;
+  const double K = problem.key_dim, V = problem.value_dim;
+  const double states = (problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0);
+  return T * bytes(problem.qkv_type) * (2 * H * K + 2 * HV * V) +
+         T * HV * (bytes(problem.gate_type) * K + bytes(problem.beta_type)) +
+         states * problem.max_sequences * HV * K * V * bytes(problem.state_type);
+}
+
+}  // namespace kda::bench

@@ -1,0 +1,54 @@
+#include "cli/command_line.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <sstream>
+
+#include "cli/failure.hpp"
+
+namespace kda::cli {
+namespace {
+
+std::string quoted(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?`") == word.npos;
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
+
+std::string command_line(int argc, const char* const* argv) {
+  std::string text;
+  for (int i = 0; i < argc; ++i) {
+    const std::string word = argv[i];
+    // The folder a tool was started from says nothing about its results.
+    text += i == 0 ? word.substr(word.find_last_of('/') + 1) : " " + quoted(word);
+  }
+  return text;
+}
+
+int run(CLI::App& app, int argc, const char* const* argv, std::FILE* out, std::FILE* err,
+        const std::function<int()>& body) {
+  try {
+    app.parse(argc, argv);
+    return body();
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream help, complaint;
+    const int code = app.exit(error, help, complaint);
+    fmt::print(out, "{}", help.str());
+    fmt::print(err, "{}", complaint.str());
+    return code == 0 ? kOk : kBadCommand;
+  } catch (const Failure& failure) {
+    fmt::print(err, "{}: {}\n", app.get_name(), failure.what());
+    return failure.code;
+  } catch (const std::exception& error) {
+    fmt::print(err, "{}: {}\n", app.get_name(), error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace kda::cli

@@ -1,0 +1,50 @@
+#include "cli/document.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/failure.hpp"
+
+namespace kda::cli {
+
+struct Document::Parts {
+  Json sections = Json::object();
+};
+
+Document::Document(const Output& output)
+    : output_(output), format_(must(parse_format(output.format))), parts_(std::make_unique<Parts>()) {}
+
+Document::~Document() = default;
+
+void Document::add(const std::string& section, const Json& rows, std::span<const Column> columns) {
+  parts_->sections[section] = rows;
+  if (format_ != Format::table && format_ != Format::md) return;
+  if (!text_.empty()) text_ += "\n";
+  text_ += format_ == Format::md ? fmt::format("## {}\n\n", section) : fmt::format("{}\n", section);
+  text_ += rows.empty() ? "none\n" : render(rows, columns, format_);
+}
+
+void Document::say(const std::string& line) {
+  if (!text_.empty()) text_ += "\n";
+  text_ += line + "\n";
+}
+
+void Document::print() const {
+  std::string text = text_;
+  if (format_ == Format::json) {
+    text = parts_->sections.dump(2) + "\n";
+  } else if (format_ == Format::jsonl || format_ == Format::csv) {
+    Json all = Json::array();
+    for (const auto& [name, rows] : parts_->sections.items()) {
+      for (const Json& row : rows) {
+        Json& copy = all.emplace_back(Json{{"section", name}});
+        copy.update(row);
+      }
+    }
+    text = render(all, {}, format_);
+  }
+  must(write_text(output_.file, text, output_.out));
+}
+
+}  // namespace kda::cli

@@ -1,0 +1,6 @@
+// kda-bench: measures prefill on the GPU; see bench/options.cpp for its words.
+#include "bench/options.hpp"
+
+int main(int argc, char** argv) {
+  return kda::bench::main_of_bench(argc, argv, stdout, stderr);
+}
