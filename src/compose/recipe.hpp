@@ -56,4 +56,7 @@ struct Recipe {
   std::size_t workspace_bytes = 0;
 };
 
+// A line a fact, for people and golden files.
+std::string to_text(const Recipe& recipe);
+
 }  // namespace kda::compose

@@ -75,9 +75,10 @@ Status check_strides(const Strided& tensor) {
   for (const Axis& axis : tensor.axes) {
     if (axis.size <= 1) continue;
     if (axis.stride <= 0) {
-      return refuse("{}_strides.{} = {}; with {} of them it must be positive (all three 0: "
-                    "contiguous)",
-                    tensor.name, axis.name, axis.stride, axis.size);
+      return refuse(
+          "{}_strides.{} = {}; with {} of them it must be positive (all three 0: "
+          "contiguous)",
+          tensor.name, axis.name, axis.stride, axis.size);
     }
     if (axis.stride > room / (axis.size - 1)) {
       return refuse("{}_strides.{} = {} reaches past 63 bits of address", tensor.name, axis.name,
@@ -97,9 +98,10 @@ Status check_sizes(const Problem& p, const Forward& f) {
                   p.max_sequences);
   }
   if (!p.varlen && f.tokens % f.sequences != 0) {
-    return refuse("tokens = {} is not a multiple of sequences = {}; sequences of unequal length "
-                  "need Problem::varlen",
-                  f.tokens, f.sequences);
+    return refuse(
+        "tokens = {} is not a multiple of sequences = {}; sequences of unequal length "
+        "need Problem::varlen",
+        f.tokens, f.sequences);
   }
   return {};
 }
@@ -107,16 +109,19 @@ Status check_sizes(const Problem& p, const Forward& f) {
 // A tensor that the problem does not name would be ignored in silence.
 Status check_unwanted(const Problem& p, const Forward& f) {
   if (!p.varlen && f.cu_seqlens != nullptr) {
-    return refuse("cu_seqlens is given, but Problem::varlen = false; make the plan with it, or "
-                  "pass null");
+    return refuse(
+        "cu_seqlens is given, but Problem::varlen = false; make the plan with it, or "
+        "pass null");
   }
   if (!p.initial_state && f.initial_state != nullptr) {
-    return refuse("initial_state is given, but Problem::initial_state = false; make the plan with "
-                  "it, or pass null");
+    return refuse(
+        "initial_state is given, but Problem::initial_state = false; make the plan with "
+        "it, or pass null");
   }
   if (!p.final_state && f.final_state != nullptr) {
-    return refuse("final_state is given, but Problem::final_state = false; make the plan with it, "
-                  "or pass null");
+    return refuse(
+        "final_state is given, but Problem::final_state = false; make the plan with it, "
+        "or pass null");
   }
   return {};
 }
@@ -181,8 +186,8 @@ Status check_all_strides(const Problem& p, const Forward& f) {
 Status check_aliases(const Problem& p, const Forward& f) {
   if (f.tokens > 0) {
     const std::pair<const char*, const void*> inputs[] = {
-        {"q", f.q}, {"k", f.k},         {"v", f.v},
-        {"g", f.g}, {"beta", f.beta},   {"initial_state", f.initial_state},
+        {"q", f.q}, {"k", f.k},       {"v", f.v},
+        {"g", f.g}, {"beta", f.beta}, {"initial_state", f.initial_state},
     };
     for (const auto& [name, data] : inputs) {
       if (f.o == data) return refuse("o and {} are the same memory; outputs need their own", name);
@@ -192,15 +197,15 @@ Status check_aliases(const Problem& p, const Forward& f) {
   if (f.initial_state != nullptr && f.final_state != nullptr) {
     const auto from = reinterpret_cast<std::uintptr_t>(f.initial_state);
     const auto to = reinterpret_cast<std::uintptr_t>(f.final_state);
-    const std::uint64_t bytes = std::uint64_t{1} * static_cast<unsigned>(f.sequences) *
-                                static_cast<unsigned>(p.value_heads) *
-                                static_cast<unsigned>(p.key_dim) *
-                                static_cast<unsigned>(p.value_dim) *
-                                static_cast<unsigned>(bytes_of(p.state_type));
+    const std::uint64_t bytes =
+        std::uint64_t{1} * static_cast<unsigned>(f.sequences) *
+        static_cast<unsigned>(p.value_heads) * static_cast<unsigned>(p.key_dim) *
+        static_cast<unsigned>(p.value_dim) * static_cast<unsigned>(bytes_of(p.state_type));
     if (from != to && (from < to ? to - from : from - to) < bytes) {
-      return refuse("final_state overlaps initial_state {} bytes in; it must be the same memory or "
-                    "none of its {} bytes",
-                    from < to ? to - from : from - to, bytes);
+      return refuse(
+          "final_state overlaps initial_state {} bytes in; it must be the same memory or "
+          "none of its {} bytes",
+          from < to ? to - from : from - to, bytes);
     }
   }
   return {};
@@ -209,8 +214,8 @@ Status check_aliases(const Problem& p, const Forward& f) {
 }  // namespace
 
 Status check(const Problem& problem, const Forward& forward) {
-  for (const auto part : {check_sizes, check_unwanted, check_pointers, check_all_strides,
-                          check_aliases}) {
+  for (const auto part :
+       {check_sizes, check_unwanted, check_pointers, check_all_strides, check_aliases}) {
     if (Status status = part(problem, forward); !status) return status;
   }
   return {};

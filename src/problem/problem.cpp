@@ -87,9 +87,10 @@ Status check_sizes(const Problem& p) {
   }
   const std::int64_t state = std::int64_t{p.value_heads} * p.key_dim * p.value_dim;
   if (p.max_sequences > kMaxElements / state) {
-    return refuse("max_sequences = {} makes the state too large; with these heads and dims at most "
-                  "{}",
-                  p.max_sequences, kMaxElements / state);
+    return refuse(
+        "max_sequences = {} makes the state too large; with these heads and dims at most "
+        "{}",
+        p.max_sequences, kMaxElements / state);
   }
   return {};
 }
@@ -99,8 +100,9 @@ Status check_formulas(const Problem& p) {
     return refuse("lower_bound = {}; Gate::bounded needs it finite and below 0", p.lower_bound);
   }
   if (p.allow_neg_eigval && !p.beta_is_logit) {
-    return refuse("allow_neg_eigval = true doubles sigmoid(beta), but beta_is_logit = false; set "
-                  "it, or pass beta already doubled with allow_neg_eigval = false");
+    return refuse(
+        "allow_neg_eigval = true doubles sigmoid(beta), but beta_is_logit = false; set "
+        "it, or pass beta already doubled with allow_neg_eigval = false");
   }
   if (!std::isfinite(p.scale)) {
     return refuse("scale = {}; it must be finite, 0 for 1 / sqrt(key_dim)", p.scale);

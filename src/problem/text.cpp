@@ -1,4 +1,6 @@
 // Problem to words and back: one row a field, in the order printed.
+#include "base/text.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -7,7 +9,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/text.hpp"
 #include "problem/problem.hpp"
 
 namespace kda::problem {
@@ -131,9 +132,9 @@ Result<Problem> parse(std::string_view text, const Problem& start) {
       if (name == each.name) found = &each;
     }
     if (found == nullptr) {
-      return Status(Code::invalid_argument,
-                    fmt::format("problem: there is no word '{}'; there are {}", name,
-                                known_words()));
+      return Status(
+          Code::invalid_argument,
+          fmt::format("problem: there is no word '{}'; there are {}", name, known_words()));
     }
     if (const std::string wanted = found->parse(problem, value); !wanted.empty()) {
       return Status(Code::invalid_argument,

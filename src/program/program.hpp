@@ -1,10 +1,12 @@
 // A Recipe to loaded kernels.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cache/cache.hpp"
+#include "compile/nvrtc.hpp"
 #include "compose/recipe.hpp"
 #include "device/device.hpp"
 #include "launch/module.hpp"
@@ -28,5 +30,21 @@ struct Program {
 // when the device is present.  Refuses kernels whose shared memory the device cannot give.
 Result<Program> build(compose::Recipe recipe, const device::Device& device, cache::Cache& cache,
                       unsigned threads = 0);
+
+// The same for several recipes with all their stages in one queue; a failure stays its own.
+std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
+                                       const device::Device& device, cache::Cache& cache,
+                                       unsigned threads = 0);
+
+// What makes two builds of a stage the same, and the source that NVRTC gets for it.
+struct Unit {
+  std::string path;  // the template that served
+  cache::Key key;
+  compile::Job job;
+};
+Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device);
+
+// The embedded templates as NVRTC takes them.
+std::span<const compile::Header> headers();
 
 }  // namespace kda::program

@@ -45,8 +45,8 @@ Result<Values> parse(std::string_view text, const Space& space, Values tuning) {
     const std::optional<std::int64_t> value = base::parse_integer(given);
     if (!value) return refuse(fmt::format("{} = '{}' is not an integer", name, given));
     if (std::find(row->values.begin(), row->values.end(), *value) == row->values.end()) {
-      return refuse(fmt::format("{} = {} is not one of {}", name, *value,
-                                fmt::join(row->values, ", ")));
+      return refuse(
+          fmt::format("{} = {} is not one of {}", name, *value, fmt::join(row->values, ", ")));
     }
     target->second = static_cast<int>(*value);
   }

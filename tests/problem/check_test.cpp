@@ -168,29 +168,47 @@ TEST_CASE("any layout of disjoint elements is legal", "[problem]") {
 }
 
 TEST_CASE("strides that cannot be are refused", "[problem]") {
-  CHECK(refusal([](Forward& f) { f.q_strides = {6400, 128, 0}; }) ==
-        "q_strides.head = 0; with 2 of them it must be positive (all three 0: contiguous)");
-  CHECK_THAT(refusal([](Forward& f) { f.k_strides = {6400, -128, 64}; }),
+  CHECK(refusal([](Forward& f) {
+          f.q_strides = {6400, 128, 0};
+        }) == "q_strides.head = 0; with 2 of them it must be positive (all three 0: contiguous)");
+  CHECK_THAT(refusal([](Forward& f) {
+               f.k_strides = {6400, -128, 64};
+             }),
              test::contains("k_strides.token = -128"));
-  CHECK_THAT(refusal([](Forward& f) { f.v_strides = {0, 128, 32}; }),
+  CHECK_THAT(refusal([](Forward& f) {
+               f.v_strides = {0, 128, 32};
+             }),
              test::contains("v_strides.sequence = 0"));
-  CHECK_THAT(refusal([](Forward& f) { f.beta_strides = {200, 0, 1}; }),
+  CHECK_THAT(refusal([](Forward& f) {
+               f.beta_strides = {200, 0, 1};
+             }),
              test::contains("beta_strides.token = 0"));
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  CHECK_THAT(refusal([](Forward& f) { f.g_strides = {most / 2, 256, 64}; }),
+  CHECK_THAT(refusal([](Forward& f) {
+               f.g_strides = {most / 2, 256, 64};
+             }),
              test::contains("g_strides.sequence"));
-  CHECK_THAT(refusal([](Forward& f) { f.q_strides = {6400, most / 50, 64}; }),
+  CHECK_THAT(refusal([](Forward& f) {
+               f.q_strides = {6400, most / 50, 64};
+             }),
              test::contains("reaches past 63 bits"));
 }
 
 TEST_CASE("an output whose elements overlap is refused", "[problem]") {
-  CHECK(refusal([](Forward& f) { f.o_strides = {50 * 128, 128, 31}; }) ==
-        "o_strides.head = 31 makes elements of the output overlap; at least 32 does not");
-  CHECK_THAT(refusal([](Forward& f) { f.o_strides = {50 * 128, 127, 32}; }),
+  CHECK(refusal([](Forward& f) {
+          f.o_strides = {50 * 128, 128, 31};
+        }) == "o_strides.head = 31 makes elements of the output overlap; at least 32 does not");
+  CHECK_THAT(refusal([](Forward& f) {
+               f.o_strides = {50 * 128, 127, 32};
+             }),
              test::contains("o_strides.token = 127"));
-  CHECK_THAT(refusal([](Forward& f) { f.o_strides = {50 * 128 - 1, 128, 32}; }),
+  CHECK_THAT(refusal([](Forward& f) {
+               f.o_strides = {50 * 128 - 1, 128, 32};
+             }),
              test::contains("o_strides.sequence = 6399"));
-  CHECK_THAT(refusal([](Forward& f) { f.o_strides = {6400, 128, 0}; }),
+  CHECK_THAT(refusal([](Forward& f) {
+               f.o_strides = {6400, 128, 0};
+             }),
              test::contains("o_strides.head = 0"));
 }
 

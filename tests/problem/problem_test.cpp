@@ -65,8 +65,7 @@ TEST_CASE("a problem that contradicts itself is refused by field, value and limi
   CHECK(refusal([](Problem& p) { p.value_dim = 0; }) == "value_dim = 0; it must be in 1..65536");
   CHECK(refusal([](Problem& p) { p.value_dim = 65537; }) ==
         "value_dim = 65537; it must be in 1..65536");
-  CHECK(refusal([](Problem& p) { p.max_tokens = -1; }) ==
-        "max_tokens = -1; it must be at least 0");
+  CHECK(refusal([](Problem& p) { p.max_tokens = -1; }) == "max_tokens = -1; it must be at least 0");
   CHECK(refusal([](Problem& p) { p.max_sequences = 0; }) ==
         "max_sequences = 0; it must be at least 1");
   CHECK(refusal([](Problem& p) { p.state_type = DType::f16; }) ==
@@ -74,7 +73,8 @@ TEST_CASE("a problem that contradicts itself is refused by field, value and limi
   CHECK(refusal([](Problem& p) { p.lower_bound = 0; }) ==
         "lower_bound = 0; Gate::bounded needs it finite and below 0");
   CHECK_THAT(refusal([](Problem& p) { p.lower_bound = 5; }), test::contains("lower_bound = 5"));
-  CHECK_THAT(refusal([](Problem& p) { p.lower_bound = kNan; }), test::contains("lower_bound = nan"));
+  CHECK_THAT(refusal([](Problem& p) { p.lower_bound = kNan; }),
+             test::contains("lower_bound = nan"));
   CHECK_THAT(refusal([](Problem& p) { p.lower_bound = -kInfinity; }),
              test::contains("lower_bound = -inf"));
   CHECK_THAT(refusal([](Problem& p) { p.scale = kNan; }), test::contains("scale = nan"));

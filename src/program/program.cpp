@@ -1,0 +1,145 @@
+#include "program/program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+namespace kda::program {
+
+namespace {
+
+// A stage on its way: found or compiled, not yet loaded.
+struct Ready {
+  std::string path;
+  cache::Found found;
+};
+
+Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stage,
+                       std::size_t static_bytes, const device::Device& device) {
+  return Status(Code::unsupported,
+                fmt::format("{} with {}: stage {} needs {} bytes of shared memory a block ({} "
+                            "static + {} dynamic); {} gives {}",
+                            recipe.strategy, tunable::to_text(recipe.tuning), stage.name,
+                            static_bytes + stage.shared_bytes, static_bytes, stage.shared_bytes,
+                            device.name, device.shared_per_block));
+}
+
+Result<cache::Entry> compile_unit(const Unit& unit) {
+  Result<compile::Build> built = compile::compile(unit.job, headers());
+  if (!built) return built.status();
+  return cache::Entry{unit.job.entry, unit.job.target, std::move(built->cubin), built->resources};
+}
+
+Result<Ready> find_or_compile(const compose::Recipe& recipe, const compose::Stage& stage,
+                              const device::Device& device, cache::Cache& cache) {
+  if (stage.shared_bytes > device.shared_per_block)
+    return too_much_shared(recipe, stage, 0, device);
+  Result<Unit> unit = unit_of(stage, device);
+  if (!unit) return unit.status();
+  Result<cache::Found> found = cache.get(unit->key, [&] { return compile_unit(*unit); });
+  if (!found) return found.status();
+  const auto fixed = static_cast<std::size_t>(found->entry->resources.static_shared_bytes);
+  if (fixed + stage.shared_bytes > device.shared_per_block) {
+    return too_much_shared(recipe, stage, fixed, device);
+  }
+  return Ready{std::move(unit->path), std::move(*found)};
+}
+
+// work(0), ..., work(count - 1), each once, on at most `threads` threads, this one among them.
+void in_parallel(std::size_t count, unsigned threads,
+                 const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  const auto drain = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  };
+  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::thread> helpers;
+  helpers.reserve(std::min<std::size_t>(threads, count));
+  while (helpers.size() + 1 < std::min<std::size_t>(threads, count)) {
+    try {
+      helpers.emplace_back(drain);
+    } catch (const std::system_error&) {
+      break;  // no more threads to be had; those there are do the work
+    }
+  }
+  drain();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Ready>>> ready,
+                     const device::Device& device) {
+  for (const auto& stage : ready) {
+    if (!*stage) return stage->status();
+  }
+  Program program;
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    Ready& from = **ready[i];
+    Kernel kernel;
+    kernel.stage = std::move(recipe.stages[i]);
+    kernel.path = std::move(from.path);
+    kernel.resources = from.found.entry->resources;
+    kernel.origin = from.found.origin;
+    if (device.present()) {
+      Result<launch::Module> module =
+          launch::Module::load(from.found.entry->cubin, kernel.stage.entry, device.ordinal,
+                               kernel.stage.shared_bytes, kernel.stage.cluster);
+      if (!module) return module.status();
+      kernel.module = *std::move(module);
+    }
+    program.kernels.push_back(std::move(kernel));
+  }
+  recipe.stages.clear();
+  program.recipe = std::move(recipe);
+  return program;
+}
+
+}  // namespace
+
+std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
+                                       const device::Device& device, cache::Cache& cache,
+                                       unsigned threads) {
+  struct Work {
+    const compose::Recipe* recipe;
+    const compose::Stage* stage;
+  };
+  std::vector<Work> queue;
+  for (const compose::Recipe& recipe : recipes) {
+    for (const compose::Stage& stage : recipe.stages) queue.push_back({&recipe, &stage});
+  }
+
+  std::vector<std::optional<Result<Ready>>> ready(queue.size());
+  in_parallel(queue.size(), threads, [&](std::size_t i) {
+    try {
+      ready[i] = find_or_compile(*queue[i].recipe, *queue[i].stage, device, cache);
+    } catch (const std::exception& error) {  // out of memory, say: must not end a thread
+      ready[i] = Status(Code::compile_failed,
+                        fmt::format("stage {}: {}", queue[i].stage->name, error.what()));
+    }
+  });
+
+  // Loading is quick and wants the caller's CUDA context, so it happens here.
+  std::vector<Result<Program>> programs;
+  programs.reserve(recipes.size());
+  std::span rest(ready);
+  for (compose::Recipe& recipe : recipes) {
+    const std::size_t stages = recipe.stages.size();
+    programs.push_back(load(std::move(recipe), rest.first(stages), device));
+    rest = rest.subspan(stages);
+  }
+  return programs;
+}
+
+Result<Program> build(compose::Recipe recipe, const device::Device& device, cache::Cache& cache,
+                      unsigned threads) {
+  std::vector<compose::Recipe> recipes;
+  recipes.push_back(std::move(recipe));
+  return std::move(build_all(std::move(recipes), device, cache, threads).front());
+}
+
+}  // namespace kda::program
