@@ -152,8 +152,10 @@ class Search {
   std::unique_ptr<const Nvrtc> open(const std::string& name) {
     void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-      const char* why = ::dlerror();
-      note(name, why != nullptr ? why : "did not open");
+      const char* said = ::dlerror();
+      std::string_view why = said != nullptr ? said : "did not open";
+      if (why.starts_with(name + ": ")) why.remove_prefix(name.size() + 2);
+      note(name, why);
       return nullptr;
     }
     auto nvrtc = std::make_unique<Nvrtc>();
