@@ -1,0 +1,85 @@
+# Sourced by run.sh and test.sh: installs what the build needs and the machine lacks.
+# Debian 12 or Ubuntu 24.04 and newer, as root or with sudo.  Where nothing is missing, the network
+# is not touched.  Sets `configure`, the CMake arguments that both scripts share.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '== %s\n' "$*"; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+has_header() {  # any of the headers named
+  for header in "$@"; do
+    if printf '#include <%s>\n' "$header" |
+      "${CXX:-c++}" -std=c++20 -E -x c++ - >/dev/null 2>&1; then return 0; fi
+  done
+  return 1
+}
+
+# Prints the packages that are missing, by what they bring and not by name.
+missing_packages() {
+  command -v "${CXX:-c++}" >/dev/null || echo g++
+  command -v cmake >/dev/null || echo cmake
+  command -v ninja >/dev/null || echo ninja-build
+  command -v git >/dev/null || echo git
+  command -v c++ >/dev/null || { echo libfmt-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev \
+    libcli11-dev catch2; return; }
+  has_header fmt/format.h || echo libfmt-dev
+  has_header spdlog/spdlog.h || echo libspdlog-dev
+  has_header nlohmann/json.hpp || echo nlohmann-json3-dev
+  has_header xxhash.h || echo libxxhash-dev
+  has_header CLI/CLI.hpp || echo libcli11-dev
+  has_header catch2/catch.hpp catch2/catch_session.hpp || echo catch2
+}
+
+install_packages() {
+  local packages=("$@")
+  [ ${#packages[@]} -gt 0 ] || return 0
+  command -v apt-get >/dev/null || {
+    echo "missing: ${packages[*]}; this is no Debian or Ubuntu, so please install them" >&2
+    exit 1
+  }
+  say "installing ${packages[*]}"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+    "${packages[@]}"
+}
+
+# Succeeds where cuda.h, nvrtc.h and libnvrtc are on the machine.
+has_cuda() {
+  local include="" library="" root
+  for root in "${CUDA_HOME:-/usr/local/cuda}" "${CUDA_PATH:-/usr/local/cuda}" /usr/local/cuda \
+    /usr/local/cuda-* /usr; do
+    if [ -f "$root/include/cuda.h" ] && [ -f "$root/include/nvrtc.h" ]; then include=$root; fi
+    if compgen -G "$root/lib64/libnvrtc.so.1[23]" >/dev/null; then library=$root; fi
+  done
+  if [ -n "${KDA_NVRTC_PATH:-}" ] || ldconfig -p | grep -q 'libnvrtc\.so\.1[23] '; then
+    library=found
+  fi
+  [ -n "$include" ] && [ -n "$library" ]
+}
+
+# NVRTC and the headers from PyPI, into .cache/cuda: a release that the driver, if any, can load.
+fetch_cuda() {
+  local venv=.cache/cuda wheels=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96) newest
+  newest=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/\1/p' | head -1)
+  if [ "${newest:-13}" -lt 13 ]; then
+    wheels=(nvidia-cuda-nvrtc-cu12==12.8.93 nvidia-cuda-runtime-cu12==12.8.90)
+  fi
+  if [ ! -f "$venv/${wheels[0]}" ]; then
+    python3 -c 'import ensurepip' 2>/dev/null || install_packages python3-venv
+    say "fetching ${wheels[*]} into $venv"
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${wheels[@]}"
+    touch "$venv/${wheels[0]}"
+  fi
+  KDA_NVRTC_PATH=$(dirname "$(find "$PWD/$venv" -name 'libnvrtc.so.1[23]' | head -1)")
+  export KDA_NVRTC_PATH
+}
+
+mapfile -t packages < <(missing_packages | tr ' ' '\n')
+install_packages "${packages[@]}"
+has_cuda || fetch_cuda
+
+configure=(-G Ninja -D CMAKE_BUILD_TYPE=Release)
+if command -v ccache >/dev/null; then configure+=(-D CMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
