@@ -1,0 +1,66 @@
+#include "compose/prelude.hpp"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "compose/golden/every_field.prelude"  // KDA_SHAPE and KDA_TUNING, as a template sees them
+#include "support/catch.hpp"
+
+using namespace kda;
+
+namespace {
+
+struct Tuning {
+  int chunk = 32;
+  int shards = 1;
+  int load_stages = 3;
+};
+constexpr abi::Tunable<Tuning> rows[] = {
+    {"chunk", &Tuning::chunk, {16, 32, 64}, "tokens a chunk"},
+    {"shards", &Tuning::shards, {1, 2}, "CTAs a head"},
+    {"load_stages", &Tuning::load_stages, {2, 3}, "tiles in flight"},
+};
+
+constexpr abi::Shape shape = KDA_SHAPE;
+constexpr Tuning tuning = KDA_TUNING;
+
+}  // namespace
+
+TEST_CASE("the prelude is the text that compiles to the shape and tuning it came from",
+          "[compose]") {
+  std::ifstream file(KDA_SOURCE_DIR "/tests/compose/golden/every_field.prelude");
+  std::stringstream golden;
+  golden << file.rdbuf();
+  CHECK(compose::prelude(shape, tunable::values_of(tuning, rows)) == golden.str());
+}
+
+TEST_CASE("every field of the golden prelude holds something other than its default", "[compose]") {
+  constexpr abi::Shape plain;
+  CHECK(shape.key_dim != plain.key_dim);
+  CHECK(shape.value_dim != plain.value_dim);
+  CHECK(shape.group != plain.group);
+  CHECK(shape.qkv_type != plain.qkv_type);
+  CHECK(shape.gate_type != plain.gate_type);
+  CHECK(shape.state_type != plain.state_type);
+  CHECK(shape.gate != plain.gate);
+  CHECK(shape.beta_is_logit != plain.beta_is_logit);
+  CHECK(shape.allow_neg_eigval != plain.allow_neg_eigval);
+  CHECK(shape.l2norm_qk != plain.l2norm_qk);
+  CHECK(shape.state_value_first != plain.state_value_first);
+  CHECK(shape.initial_state != plain.initial_state);
+  CHECK(shape.varlen != plain.varlen);
+  CHECK(shape.cu_seqlens_type != plain.cu_seqlens_type);
+  CHECK(tuning.load_stages == -1);
+}
+
+TEST_CASE("every enumerator is spelled as the templates declare it", "[compose]") {
+  const auto text = [](abi::Shape s) { return compose::prelude(s, {}); };
+  CHECK_THAT(text({.qkv_type = abi::DType::f32}), test::contains(".qkv_type = kda::abi::DType::f32"));
+  CHECK_THAT(text({.gate = abi::Gate::log_decay}),
+             test::contains(".gate = kda::abi::Gate::log_decay"));
+  CHECK_THAT(text({.gate = abi::Gate::bounded}), test::contains(".gate = kda::abi::Gate::bounded"));
+  CHECK_THAT(text({.cu_seqlens_type = abi::Index::i64}),
+             test::contains(".cu_seqlens_type = kda::abi::Index::i64"));
+  CHECK_THAT(text({}), test::contains("#define KDA_TUNING {}\n"));
+}
