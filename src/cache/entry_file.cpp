@@ -1,0 +1,124 @@
+#include "cache/entry_file.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "base/digest.hpp"
+#include "base/text.hpp"
+#include "cache/fields.hpp"
+
+namespace kda::cache {
+namespace {
+
+constexpr std::string_view kMagic = "kdaobj1\n";
+constexpr std::size_t kPrefixBytes = 8 + 8 + 8;
+constexpr std::size_t kDigestBytes = 32;
+
+void append_size(std::string& text, std::uint64_t size) {
+  for (int byte = 0; byte < 8; ++byte) text += static_cast<char>(size >> (8 * byte) & 0xFF);
+}
+
+std::uint64_t size_at(std::string_view text, std::size_t offset) {
+  std::uint64_t size = 0;
+  for (std::size_t byte = 0; byte < 8; ++byte) {
+    size |= std::uint64_t{static_cast<unsigned char>(text[offset + byte])} << (8 * byte);
+  }
+  return size;
+}
+
+// One row a number of Resources.
+struct Number {
+  const char* name;
+  int compile::Resources::*place;
+};
+constexpr Number numbers[] = {
+    {"registers", &compile::Resources::registers},
+    {"spill_bytes", &compile::Resources::spill_bytes},
+    {"stack_bytes", &compile::Resources::stack_bytes},
+    {"static_shared_bytes", &compile::Resources::static_shared_bytes},
+};
+
+std::string encode_header(const Key& key, const Entry& entry) {
+  std::string header;
+  append_field(header, "key", key.text());
+  append_field(header, "entry", entry.entry);
+  append_field(header, "target", entry.target);
+  for (const Number& row : numbers) {
+    append_field(header, row.name, std::to_string(entry.resources.*row.place));
+  }
+  append_field(header, "compile_milliseconds",
+               fmt::format("{:.3f}", entry.resources.compile_milliseconds));
+  return header;
+}
+
+std::string decode_header(std::string_view header, const Key& key, Entry& entry) {
+  const std::optional<Fields> fields = parse_fields(header);
+  if (!fields) return "its header does not parse";
+  const auto value = [&](std::string_view name) -> const std::string* {
+    for (const auto& field : *fields) {
+      if (field.first == name) return &field.second;
+    }
+    return nullptr;
+  };
+  const std::string* key_text = value("key");
+  const std::string* symbol = value("entry");
+  const std::string* target = value("target");
+  const std::string* milliseconds = value("compile_milliseconds");
+  if (!key_text || !symbol || !target || !milliseconds) return "its header lacks a field";
+  if (*key_text != key.text()) return "it belongs to another key";
+  entry.entry = *symbol;
+  entry.target = *target;
+  for (const Number& row : numbers) {
+    const std::string* text = value(row.name);
+    const std::optional<std::int64_t> number =
+        text != nullptr ? base::parse_integer(*text) : std::nullopt;
+    if (!number) return fmt::format("its header lacks {}", row.name);
+    entry.resources.*row.place = static_cast<int>(*number);
+  }
+  entry.resources.compile_milliseconds = base::parse_number(*milliseconds).value_or(0);
+  return {};
+}
+
+}  // namespace
+
+std::string encode(const Key& key, const Entry& entry) {
+  const std::string header = encode_header(key, entry);
+  std::string file(kMagic);
+  append_size(file, header.size());
+  append_size(file, entry.cubin.size());
+  file += header;
+  file += entry.cubin;
+  file += base::digest(file);
+  return file;
+}
+
+std::string decode(std::string_view file, const Key& key, Entry& entry) {
+  if (file.size() < kPrefixBytes + kDigestBytes) {
+    return fmt::format("it is {} bytes short", kPrefixBytes + kDigestBytes - file.size());
+  }
+  if (!file.starts_with(kMagic)) return "it is no entry of this version";
+  const std::uint64_t header_bytes = size_at(file, 8);
+  const std::uint64_t cubin_bytes = size_at(file, 16);
+  if (header_bytes > kMaxHeaderBytes || cubin_bytes > kMaxCubinBytes ||
+      file.size() != kPrefixBytes + header_bytes + cubin_bytes + kDigestBytes) {
+    return "its size is not what it says";
+  }
+  const std::string_view covered = file.substr(0, file.size() - kDigestBytes);
+  if (base::digest(covered) != file.substr(covered.size())) return "its digest does not match";
+  entry.cubin = covered.substr(kPrefixBytes + header_bytes);
+  std::string trouble = decode_header(covered.substr(kPrefixBytes, header_bytes), key, entry);
+  return trouble.empty() ? check(key, entry) : trouble;
+}
+
+std::string check(const Key& key, const Entry& entry) {
+  if (entry.cubin.empty()) return "its cubin is empty";
+  for (const auto& [name, value] : key.fields()) {
+    if (name == "target" && value != entry.target) {
+      return fmt::format("it is for {}, not {}", base::quote(entry.target), value);
+    }
+  }
+  return {};
+}
+
+}  // namespace kda::cache
