@@ -21,9 +21,9 @@ double unit_roundoff(DType type) noexcept {
     case DType::f32:
       return 0x1p-24;
     case DType::bf16:
-      return 0x1p-9;
+      return 0x1p-8;
     case DType::f16:
-      return 0x1p-12;
+      return 0x1p-11;
   }
   return 1;
 }

@@ -1,7 +1,6 @@
 // The element types on the host: bits to values and back, rounding to nearest even.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -38,15 +37,23 @@ inline float round_bf16(float value) {
   return std::bit_cast<float>((bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U);
 }
 inline float round_f16(float value) {
-  // Adding 1.5 * 2^(e + 13) leaves the 10 bits that an f16 of that exponent holds; below 2^-14 its
-  // spacing stays 2^-24.
-  const float magnitude = std::fabs(value);
-  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(magnitude) & 0x7f800000U;
-  const std::uint32_t spacing = std::clamp(exponent, 0x38800000U, 0x47800000U);
-  const float shift = std::bit_cast<float>(spacing + (13U << 23)) * 1.5F;
-  const float rounded = (magnitude + shift) - shift;
-  const float bounded = rounded < 65520.0F ? rounded : rounded * INFINITY;
-  return std::copysign(bounded, value);
+  // Selections by mask: GCC turns conditional expressions into branches here.
+  const auto below = [](std::uint32_t a, std::uint32_t b) {  // a < b, both under 2^31: ~0 or 0
+    return static_cast<std::uint32_t>(static_cast<std::int32_t>(a - b) >> 31);
+  };
+  const auto select = [](std::uint32_t mask, std::uint32_t a, std::uint32_t b) {
+    return (a & mask) | (b & ~mask);
+  };
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  // Below 2^-14 the spacing stays 2^-24, which is that of f32 at 0.5.
+  const float small = (std::bit_cast<float>(magnitude) + 0.5F) - 0.5F;
+  const std::uint32_t rounded = (magnitude + 0xfffU + ((magnitude >> 13) & 1U)) & 0x7fffe000U;
+  const std::uint32_t bounded = select(below(0x477fffffU, rounded), 0x7f800000U, rounded);
+  const std::uint32_t large = select(below(0x7f800000U, magnitude), magnitude, bounded);  // NaN
+  const std::uint32_t result =
+      select(below(magnitude, 0x38800000U), std::bit_cast<std::uint32_t>(small), large);
+  return std::bit_cast<float>(result | (bits & 0x80000000U));
 }
 float round_to(DType type, float value) noexcept;
 

@@ -12,7 +12,7 @@
 namespace kda::reference {
 namespace {
 
-constexpr int kColumns = 16;  // V columns of the state walked together: K x 16 stays in L1
+constexpr int kColumns = 32;  // V columns of the state walked together: K x 32 stays near
 constexpr int kTokens = 64;   // tokens whose activations are computed at once
 
 // Operands of the products: as they are, or rounded to a dtype.

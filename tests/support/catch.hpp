@@ -14,11 +14,11 @@
 
 namespace kda::test {
 
-using Catch::Approx;
-
 #if __has_include(<catch2/catch_test_macros.hpp>)
+using Catch::Approx;
 inline auto contains(const std::string& part) { return Catch::Matchers::ContainsSubstring(part); }
 #else
+using Catch::Detail::Approx;
 inline auto contains(const std::string& part) { return Catch::Matchers::Contains(part); }
 #endif
 
