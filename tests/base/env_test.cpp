@@ -1,0 +1,78 @@
+#include "base/env.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+
+namespace env = kda::base::env;
+using kda::test::Environment;
+
+TEST_CASE("the table names each variable once and says what it means") {
+  std::set<std::string> names;
+  for (const env::Variable& row : env::table()) {
+    INFO(row.name);
+    CHECK(names.insert(row.name).second);
+    CHECK(std::string(row.meaning).size() > 5);
+    CHECK_FALSE(std::string(row.fallback).empty());
+  }
+  for (const char* name : {"KDA_CACHE_DIR", "KDA_CACHE", "KDA_NVRTC_PATH", "KDA_LOG"}) {
+    CHECK(names.count(name) == 1);
+  }
+}
+
+TEST_CASE("a bad value is reported once, and then the default holds") {
+  const auto complaints = [] {
+    const std::vector<std::string> all = env::complaints();
+    return std::count_if(all.begin(), all.end(), [](const std::string& text) {
+      return text.find("KDA_JIT_THREADS=\"lots\"") != std::string::npos;
+    });
+  };
+  const Environment set("KDA_JIT_THREADS", "lots");
+  CHECK(env::integer("KDA_JIT_THREADS", 1, 64, 3) == 3);
+  CHECK(env::integer("KDA_JIT_THREADS", 1, 64, 3) == 3);
+  CHECK(complaints() == 1);
+}
+
+TEST_CASE("numbers keep to their limits") {
+  const auto value = [](const char* text) {
+    const Environment set("KDA_JIT_THREADS", text);
+    return env::integer("KDA_JIT_THREADS", 1, 64, 3);
+  };
+  CHECK(value("1") == 1);
+  CHECK(value(" 64 ") == 64);
+  CHECK(value("65") == 3);
+  CHECK(value("0") == 3);
+  CHECK(value("") == 3);
+}
+
+TEST_CASE("KDA_CACHE is off, ro or rw") {
+  const auto mode = [](const char* text) {
+    const Environment set("KDA_CACHE", text);
+    return env::cache_mode();
+  };
+  CHECK(mode("off") == env::CacheMode::off);
+  CHECK(mode("RO") == env::CacheMode::read_only);
+  CHECK(mode("rw") == env::CacheMode::read_write);
+  CHECK(mode("") == env::CacheMode::read_write);
+  CHECK(mode("readonly") == env::CacheMode::read_write);
+}
+
+TEST_CASE("the cache directory is the user's word, then XDG's, then home's") {
+  const Environment home("HOME", "/home/someone");
+  const Environment xdg("XDG_CACHE_HOME", nullptr);
+  const Environment own("KDA_CACHE_DIR", nullptr);
+  CHECK(env::cache_root() == "/home/someone/.cache/kda");
+  const Environment xdg_set("XDG_CACHE_HOME", "/fast");
+  CHECK(env::cache_root() == "/fast/kda");
+  {
+    const Environment relative("XDG_CACHE_HOME", "fast");
+    CHECK(env::cache_root() == "/home/someone/.cache/kda");
+  }
+  const Environment own_set("KDA_CACHE_DIR", "/mine/");
+  CHECK(env::cache_root() == "/mine");
+  const Environment relative("KDA_CACHE_DIR", "mine");
+  CHECK(env::cache_root() == (std::filesystem::current_path() / "mine").string());
+}

@@ -1,0 +1,110 @@
+#include "base/file.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+
+namespace file = kda::base::file;
+using kda::test::Scratch;
+
+namespace {
+
+std::string contents_of(const std::string& path) {
+  std::string text;
+  REQUIRE(file::read(path, 1 << 20, text) == 0);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("errors read as the system says them") {
+  CHECK(file::describe(ENOENT) == "No such file or directory (ENOENT)");
+}
+
+TEST_CASE("publish replaces a file whole and leaves nothing aside") {
+  const Scratch scratch;
+  const std::string path = scratch / "f";
+  REQUIRE(file::publish(scratch.path(), path, "first") == 0);
+  CHECK(contents_of(path) == "first");
+  REQUIRE(file::publish(scratch.path(), path, std::string("\0two", 4)) == 0);
+  CHECK(contents_of(path) == std::string("\0two", 4));
+  std::vector<std::string> names;
+  REQUIRE(file::list(scratch.path(), names) == 0);
+  CHECK(names == std::vector<std::string>{"f"});
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("a publish that cannot rename takes its temporary away") {
+  const Scratch scratch;
+  REQUIRE(file::make_directories(scratch / "taken/by") == 0);
+  CHECK(file::publish(scratch.path(), scratch / "taken", "x") != 0);
+  std::vector<std::string> names;
+  REQUIRE(file::list(scratch.path(), names) == 0);
+  CHECK(names == std::vector<std::string>{"taken"});
+}
+
+TEST_CASE("a directory that takes no files is an error and nothing is published") {
+  std::string text;
+  const Scratch scratch;
+  CHECK(file::publish("/proc/self", scratch / "f", "x") != 0);
+  CHECK(file::read(scratch / "f", 10, text) == ENOENT);
+}
+
+TEST_CASE("read takes plain files of a sane size and nothing else") {
+  const Scratch scratch;
+  std::string text;
+  REQUIRE(file::publish(scratch.path(), scratch / "f", "12345") == 0);
+  CHECK(file::read(scratch / "f", 5, text) == 0);
+  CHECK(file::read(scratch / "f", 4, text) == EFBIG);
+  CHECK(file::read(scratch / "none", 5, text) == ENOENT);
+  CHECK(file::read(scratch / "f/none", 5, text) == ENOTDIR);
+  CHECK(file::read(scratch.path(), 5, text) == EINVAL);
+  REQUIRE(::symlink((scratch / "f").c_str(), (scratch / "link").c_str()) == 0);
+  CHECK(file::read(scratch / "link", 5, text) == ELOOP);
+  REQUIRE(::mkfifo((scratch / "fifo").c_str(), 0600) == 0);
+  CHECK(file::read(scratch / "fifo", 5, text) == EINVAL);  // and does not wait for a writer
+}
+
+TEST_CASE("directories are made with their parents, for the user alone") {
+  const Scratch scratch;
+  REQUIRE(file::make_directories(scratch / "a/b/c") == 0);
+  CHECK(file::make_directories(scratch / "a/b/c") == 0);
+  struct stat status {};
+  REQUIRE(::stat((scratch / "a").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0700);
+  REQUIRE(file::publish(scratch.path(), scratch / "f", "") == 0);
+  CHECK(file::make_directories(scratch / "f") == ENOTDIR);
+  CHECK(file::make_directories(scratch / "f/g") == ENOTDIR);
+  CHECK(file::make_directories("") == ENOENT);
+}
+
+TEST_CASE("a stamp changes with the file and not with the name it is reached by") {
+  const Scratch scratch;
+  std::string before;
+  std::string after;
+  std::string real;
+  REQUIRE(file::publish(scratch.path(), scratch / "f", "1") == 0);
+  REQUIRE(::symlink("f", (scratch / "link").c_str()) == 0);
+  REQUIRE(file::stamp(scratch / "f", before) == 0);
+  REQUIRE(file::stamp(scratch / "link", after, &real) == 0);
+  CHECK(after == before);
+  CHECK(real == scratch / "f");
+  REQUIRE(file::publish(scratch.path(), scratch / "f", "2") == 0);
+  REQUIRE(file::stamp(scratch / "f", after) == 0);
+  CHECK(after != before);
+  CHECK(file::stamp(scratch / "none", after) == ENOENT);
+}
+
+TEST_CASE("absolute paths carry no slash at the end") {
+  CHECK(file::absolute("/a/b//") == "/a/b");
+  CHECK(file::absolute("/") == "/");
+  CHECK(file::absolute("x").ends_with("/x"));
+  CHECK(file::absolute("x").starts_with("/"));
+}
