@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by run.sh and test.sh: installs what the build needs and the machine lacks.
 # Debian 12 or Ubuntu 24.04 and newer, as root or with sudo.  Where nothing is missing, the network
 # is not touched.  Sets `configure`, the CMake arguments that both scripts share.

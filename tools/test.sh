@@ -2,6 +2,7 @@
 # Builds kda with warnings as errors and runs the whole test suite.  Does all the set-up on a fresh
 # Debian or Ubuntu machine.  Arguments go to ctest:
 #   tools/test.sh -R layers      tools/test.sh -L gpu
+# shellcheck source=tools/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 cmake -S . -B build-test "${configure[@]}" -D KDA_BUILD_TESTS=ON -D KDA_WERROR=ON

@@ -55,13 +55,15 @@ Buffer::~Buffer() {
 
 void Buffer::upload(const void* host, std::size_t bytes) {
   if (bytes == 0) return;
-  must(check(gpu_->driver().MemcpyHtoDAsync(at_, host, bytes, gpu_->stream()), "cuMemcpyHtoDAsync"));
+  must(
+      check(gpu_->driver().MemcpyHtoDAsync(at_, host, bytes, gpu_->stream()), "cuMemcpyHtoDAsync"));
   gpu_->synchronize();
 }
 
 void Buffer::download(void* host, std::size_t bytes) const {
   if (bytes == 0) return;
-  must(check(gpu_->driver().MemcpyDtoHAsync(host, at_, bytes, gpu_->stream()), "cuMemcpyDtoHAsync"));
+  must(
+      check(gpu_->driver().MemcpyDtoHAsync(host, at_, bytes, gpu_->stream()), "cuMemcpyDtoHAsync"));
   gpu_->synchronize();
 }
 

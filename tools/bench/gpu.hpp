@@ -23,6 +23,8 @@ class Gpu {
   CUstream stream() const { return stream_; }
   void synchronize() const;
   std::size_t free_bytes() const;
+  // False once a kernel has broken the context.
+  bool usable() const { return driver_->StreamSynchronize(stream_) == CUDA_SUCCESS; }
 
  private:
   const launch::Driver* driver_;

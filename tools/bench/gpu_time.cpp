@@ -47,9 +47,9 @@ class Graph {
     for (int i = 0; i < calls; ++i) call(i % sets);
     CUgraph graph = nullptr;
     must(check(driver.StreamEndCapture(gpu.stream(), &graph), "cuStreamEndCapture"));
-    const CUresult result = driver.GraphInstantiateWithFlags(&executable_, graph, 0);
+    const CUresult result = driver.GraphInstantiate(&executable_, graph, 0);
     driver.GraphDestroy(graph);
-    must(check(result, "cuGraphInstantiateWithFlags"));
+    must(check(result, "cuGraphInstantiate"));
   }
   ~Graph() { gpu_.driver().GraphExecDestroy(executable_); }
   Graph(const Graph&) = delete;
@@ -87,14 +87,30 @@ double rough_time(const Gpu& gpu, const Call& call) {
   return std::max(end.microseconds_since(start) / kCalls, 0.1);
 }
 
+double copy_bandwidth(const Gpu& gpu) {
+  constexpr int kRepeats = 9;
+  const std::size_t bytes = std::min<std::size_t>(std::size_t{1} << 30, gpu.free_bytes() / 4);
+  Buffer from(gpu, bytes), to(gpu, bytes);
+  from.fill(1);
+  std::vector<double> times;
+  for (int i = 0; i < kRepeats; ++i) {
+    Event start(gpu), end(gpu);
+    start.record();
+    to.copy_from(from);
+    end.record();
+    gpu.synchronize();
+    times.push_back(end.microseconds_since(start));
+  }
+  return 2e6 * static_cast<double>(bytes) / cli::summarize(times).median;
+}
+
 std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& variants,
                                  const GraphSettings& settings) {
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<int> repeats;
   for (const Call& call : variants) {
     const double rough = rough_time(gpu, call);
-    graphs.push_back(
-        std::make_unique<Graph>(gpu, call, calls_for(rough, settings), settings.sets));
+    graphs.push_back(std::make_unique<Graph>(gpu, call, calls_for(rough, settings), settings.sets));
     repeats.push_back(rough > kSlowCall ? std::min(kSlowRepeats, settings.repeats)
                                         : settings.repeats);
   }

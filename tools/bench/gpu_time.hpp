@@ -32,4 +32,7 @@ double rough_time(const Gpu& gpu, const Call& call);
 std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& variants,
                                  const GraphSettings& settings);
 
+// Bytes a second of a large device-to-device copy, read and written alike: what "floor" means here.
+double copy_bandwidth(const Gpu& gpu);
+
 }  // namespace kda::bench

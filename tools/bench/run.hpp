@@ -1,11 +1,11 @@
 // The whole measurement: problems by variants, verified, timed, reported.
 #pragma once
 
-#include "bench/options.hpp"
+#include "bench/request.hpp"
 
 namespace kda::bench {
 
 // Answers the exit code; throws Failure.
-int run(const Options& options);
+int run(const Request& request);
 
 }  // namespace kda::bench

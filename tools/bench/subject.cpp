@@ -43,9 +43,10 @@ Result<Parts> take_apart(const std::string& text) {
     }
     const reference::Case* row = reference::find_case(word);
     if (row == nullptr) {
-      return wrong(fmt::format("there is no case \"{}\"; there are {}, and problems in words such as "
-                               "\"T=8192 H=64 gate_regime=weak\"",
-                               word, known_cases()));
+      return wrong(
+          fmt::format("there is no case \"{}\"; there are {}, and problems in words such as "
+                      "\"T=8192 H=64 gate_regime=weak\"",
+                      word, known_cases()));
     }
     if (parts.row != nullptr) return wrong(fmt::format("\"{}\" names two cases", text));
     parts.row = row;
@@ -80,8 +81,8 @@ Result<Lengths> parse_lengths(const std::string& text) {
   for (const std::string_view item : base::split(text, ',')) {
     const std::optional<std::int64_t> length = base::parse_integer(item);
     if (!length || *length < 0) {
-      return wrong(fmt::format("seqlens has \"{}\"; it wants token counts such as 1300,547,2048",
-                               item));
+      return wrong(
+          fmt::format("seqlens has \"{}\"; it wants token counts such as 1300,547,2048", item));
     }
     lengths.push_back(*length);
   }
@@ -98,8 +99,7 @@ Lengths even_lengths(std::int64_t tokens, int sequences) {
 Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
   Result<Problem> parsed = problem::parse(parts.words, base_of(parts));
   if (!parsed) {
-    return Status(parsed.status().code(),
-                  parsed.status().message() + "; and gate_regime, seqlens");
+    return Status(parsed.status().code(), parsed.status().message() + "; and gate_regime, seqlens");
   }
   Problem problem = *parsed;
   Lengths lengths;
@@ -183,8 +183,8 @@ std::vector<Subject> suite(const std::vector<std::string>& regimes) {
   std::vector<Subject> subjects;
   for (const reference::Case& row : reference::cases()) {
     for (const std::string& regime : wanted) {
-      subjects.push_back({row.name, reference::problem_of(row), reference::cu_seqlens_of(row),
-                          regime, &row});
+      subjects.push_back(
+          {row.name, reference::problem_of(row), reference::cu_seqlens_of(row), regime, &row});
     }
   }
   return subjects;

@@ -1,4 +1,5 @@
-// A problem to measure, with its sequence lengths and gate regime: from a case's name or from words.
+// A problem to measure, with its sequence lengths and gate regime: from a case's name or from
+// words.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,10 @@
 namespace kda::bench {
 
 struct Subject {
-  std::string name;                      // the case's name, or the words
-  Problem problem;                       // complete; its max_ fields are what a run brings
-  std::vector<std::int64_t> cu_seqlens;  // [N + 1]
-  std::string regime;                    // "strong", "weak" or "mixed"
+  std::string name;                        // the case's name, or the words
+  Problem problem;                         // complete; its max_ fields are what a run brings
+  std::vector<std::int64_t> cu_seqlens;    // [N + 1]
+  std::string regime;                      // "strong", "weak" or "mixed"
   const reference::Case* peers = nullptr;  // set where the numbers of peers.md apply
 };
 

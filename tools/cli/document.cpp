@@ -13,7 +13,9 @@ struct Document::Parts {
 };
 
 Document::Document(const Output& output)
-    : output_(output), format_(must(parse_format(output.format))), parts_(std::make_unique<Parts>()) {}
+    : output_(output),
+      format_(must(parse_format(output.format))),
+      parts_(std::make_unique<Parts>()) {}
 
 Document::~Document() = default;
 

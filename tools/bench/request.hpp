@@ -8,7 +8,7 @@
 
 namespace kda::bench {
 
-struct Options {
+struct Request {
   std::vector<std::string> problems;    // case names and words, as typed
   std::string suite;                    // "prefill" or empty
   std::vector<std::string> regimes;     // empty: strong for named problems, all three for a suite
@@ -16,9 +16,9 @@ struct Options {
   std::vector<std::string> tunings;     // in words, lists not yet expanded; empty: the defaults
 
   int repeats = 15;
-  int calls = 5;             // in a graph at least
-  int heads = 2;             // verified, a problem
-  double time_budget = 0;    // seconds; 0: none
+  int calls = 5;           // in a graph at least
+  int heads = 2;           // verified, a problem
+  double time_budget = 0;  // seconds; 0: none
   std::uint64_t seed = 1;
   bool list = false, quick = false, profile = false, quiet = false;
   bool compile_times = true;

@@ -1,0 +1,119 @@
+#include "bench/device_tensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/subject.hpp"
+#include "cli/failure.hpp"
+#include "reference/dtype.hpp"
+
+namespace kda::bench {
+namespace {
+
+constexpr double kTimesL2 = 5;         // a rotation's bytes over the L2's
+constexpr double kMemoryShare = 0.85;  // of what is free, the rest is for the workspace
+constexpr int kMostSets = 64;
+constexpr unsigned char kPoison = 0xff;  // NaN in bf16, f16 and f32
+
+template <class T>
+Buffer uploaded(const Gpu& gpu, const std::vector<T>& host) {
+  Buffer buffer(gpu, host.size() * sizeof(T));
+  buffer.upload(host.data(), buffer.bytes());
+  return buffer;
+}
+
+Buffer uploaded_cu_seqlens(const Gpu& gpu, const reference::Tensors& host) {
+  if (!host.problem.varlen) return {};
+  if (host.problem.cu_seqlens_type == Index::i64) return uploaded(gpu, host.cu_seqlens);
+  return uploaded(gpu, std::vector<std::int32_t>(host.cu_seqlens.begin(), host.cu_seqlens.end()));
+}
+
+Buffer copied(const Gpu& gpu, const Buffer& from) {
+  Buffer buffer(gpu, from.bytes());
+  buffer.copy_from(from);
+  return buffer;
+}
+
+}  // namespace
+
+int rotation(double set_bytes, double l2_bytes, double free_bytes) {
+  const int fitting = static_cast<int>(std::min(kMemoryShare * free_bytes / set_bytes, 1e6));
+  const int wanted = static_cast<int>(std::ceil(kTimesL2 * l2_bytes / set_bytes));
+  return std::min(fitting, std::clamp(wanted, 2, kMostSets));
+}
+
+DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
+    : problem_(host.problem), sequences_(host.sequences()) {
+  const double bytes = floor_bytes(problem_);
+  const auto free = static_cast<double>(gpu.free_bytes());
+  const int count = rotation(bytes, static_cast<double>(gpu.device().l2_bytes), free);
+  if (count == 0) {
+    throw cli::Failure(cli::kFailed, fmt::format("the tensors take {:.1f} GB; {:.1f} GB are free",
+                                                 bytes / 1e9, free / 1e9));
+  }
+  Set first;
+  first.q = uploaded(gpu, host.q);
+  first.k = uploaded(gpu, host.k);
+  first.v = uploaded(gpu, host.v);
+  first.g = uploaded(gpu, host.g);
+  first.beta = uploaded(gpu, host.beta);
+  first.A_log = uploaded(gpu, host.A_log);
+  first.dt_bias = uploaded(gpu, host.dt_bias);
+  first.cu_seqlens = uploaded_cu_seqlens(gpu, host);
+  first.initial_state = uploaded(gpu, host.initial_state);
+  first.o = Buffer(gpu, host.v.size());
+  const std::size_t states = static_cast<std::size_t>(sequences_) * problem_.value_heads *
+                             problem_.key_dim * problem_.value_dim;
+  first.final_state =
+      Buffer(gpu, problem_.final_state ? states * reference::bytes_of(problem_.state_type) : 0);
+  sets_.push_back(std::move(first));
+  while (sets() < count) {
+    const Set& from = sets_.front();
+    sets_.push_back({copied(gpu, from.q), copied(gpu, from.k), copied(gpu, from.v),
+                     copied(gpu, from.g), copied(gpu, from.beta), copied(gpu, from.A_log),
+                     copied(gpu, from.dt_bias), copied(gpu, from.cu_seqlens),
+                     copied(gpu, from.initial_state), Buffer(gpu, from.o.bytes()),
+                     Buffer(gpu, from.final_state.bytes())});
+  }
+  gpu.synchronize();
+}
+
+Forward DeviceTensors::forward(int set) const {
+  const Set& from = sets_[static_cast<std::size_t>(set)];
+  Forward run;
+  run.tokens = problem_.max_tokens;
+  run.sequences = sequences_;
+  run.cu_seqlens = from.cu_seqlens.data();
+  run.q = from.q.data();
+  run.k = from.k.data();
+  run.v = from.v.data();
+  run.g = from.g.data();
+  run.beta = from.beta.data();
+  run.A_log = static_cast<const float*>(from.A_log.data());
+  run.dt_bias = static_cast<const float*>(from.dt_bias.data());
+  run.initial_state = from.initial_state.data();
+  run.o = from.o.data();
+  run.final_state = from.final_state.data();
+  return run;
+}
+
+void DeviceTensors::set_dt_bias(const std::vector<float>& dt_bias) {
+  for (Set& set : sets_) set.dt_bias.upload(dt_bias.data(), set.dt_bias.bytes());
+}
+
+void DeviceTensors::poison_outputs() {
+  sets_.front().o.fill(kPoison);
+  sets_.front().final_state.fill(kPoison);
+}
+
+void DeviceTensors::download_outputs(reference::Bytes& o, reference::Bytes& final_state) const {
+  const Set& from = sets_.front();
+  o.resize(from.o.bytes());
+  final_state.resize(from.final_state.bytes());
+  from.o.download(o.data(), o.size());
+  from.final_state.download(final_state.data(), final_state.size());
+}
+
+}  // namespace kda::bench

@@ -1,0 +1,42 @@
+// A problem's tensors on the device, in several sets that calls take in turn: so many that no call
+// finds its inputs in the L2.
+#pragma once
+
+#include <vector>
+
+#include "bench/gpu.hpp"
+#include "kda/kda.hpp"
+#include "reference/tensors.hpp"
+
+namespace kda::bench {
+
+class DeviceTensors {
+ public:
+  // Uploads once and copies on the device.  Throws Failure where the memory does not suffice.
+  DeviceTensors(const Gpu& gpu, const reference::Tensors& host);
+
+  int sets() const { return static_cast<int>(sets_.size()); }
+  Forward forward(int set) const;
+
+  // Replaces every set's dt_bias: all that the gate regimes of one case differ by.
+  void set_dt_bias(const std::vector<float>& dt_bias);
+
+  // NaN, whatever the dtype, all over o and final_state of set 0.
+  void poison_outputs();
+  void download_outputs(reference::Bytes& o, reference::Bytes& final_state) const;
+
+ private:
+  struct Set {
+    Buffer q, k, v, g, beta, A_log, dt_bias, cu_seqlens, initial_state, o, final_state;
+  };
+
+  Problem problem_;
+  int sequences_ = 0;
+  std::vector<Set> sets_;
+};
+
+// How many sets a problem's rotation takes: their sum is far past the L2, but within free_bytes;
+// 0 when not even one fits.
+int rotation(double set_bytes, double l2_bytes, double free_bytes);
+
+}  // namespace kda::bench

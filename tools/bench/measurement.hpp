@@ -1,0 +1,28 @@
+// What was found out about one variant of one problem.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "bench/gpu_time.hpp"
+#include "bench/host_time.hpp"
+#include "bench/subject.hpp"
+#include "bench/variant.hpp"
+#include "bench/verify.hpp"
+
+namespace kda::bench {
+
+constexpr const char* kRunOnce = "run once, not verified";  // Measurement::skipped of --profile
+
+struct Measurement {
+  const Subject* subject = nullptr;
+  const Variant* variant = nullptr;  // null: the whole problem was skipped
+  std::string skipped;               // why nothing was timed, in words
+  std::optional<Verdict> verdict;
+  int heads_verified = 0;
+  std::optional<GpuTime> gpu;
+  std::optional<HostTime> host;
+  int sets = 0;  // of buffers
+};
+
+}  // namespace kda::bench

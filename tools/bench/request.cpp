@@ -1,0 +1,115 @@
+// The command line of kda-bench.
+#include "bench/request.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "bench/run.hpp"
+#include "cli/build_info.hpp"
+#include "cli/command_line.hpp"
+#include "cli/exit_code.hpp"
+#include "problem/problem.hpp"
+
+namespace kda::bench {
+namespace {
+
+constexpr const char* kAbout =
+    "Measures KDA prefill on this machine's GPU.\n"
+    "Every variant is verified against the fp64 reference before it is timed; a wrong one is\n"
+    "reported, not timed, and makes the exit code 1.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  kda-bench --list                               the named cases and what others need for "
+    "them\n"
+    "  kda-bench h64 h16                              two cases, strong gate\n"
+    "  kda-bench h64 --gate-regime strong,weak,mixed  one case, three regimes\n"
+    "  kda-bench --suite prefill --json h200.json     every case in every regime\n"
+    "  kda-bench \"T=8192 H=64 gate_regime=weak\"       a problem in words\n"
+    "  kda-bench \"H=12 seqlens=1300,547,2048 K=64\"    packed sequences of these lengths\n"
+    "  kda-bench \"h64 g=f32\" --strategy chunk --strategy recurrent\n"
+    "  kda-bench h16 --strategy chunk --tuning \"chunk=16,32,64 shards=2,4\"   six variants, "
+    "interleaved\n"
+    "  ncu kda-bench h64 --profile                    each variant once, nothing else\n";
+
+// The words come from the library, with the setting of peers.md as their defaults.
+std::string words_help() {
+  Problem setting;
+  setting.initial_state = setting.final_state = true;
+  return "A problem in words: an optional case name, then name=value.  The words and their "
+         "defaults:\n  " +
+         problem::to_text(setting) +
+         "\n(HV=0: as H; scale=0: 1/sqrt(K)), and\n"
+         "  gate_regime=strong|weak|mixed   mean log decay -3 a token, -1e-3, both by channel\n"
+         "  seqlens=1300,547,...            packed sequences; sets varlen, N and T\n"
+         "Any other value may be a list: T=1024,8192 is two problems.\n";
+}
+
+void add_what(CLI::App& app, Request& request) {
+  app.add_option("problem", request.problems, "case names, or problems in words")
+      ->type_name("CASE|WORDS");
+  app.add_option("--suite", request.suite, "all cases in the three gate regimes")
+      ->check(CLI::IsMember({"prefill"}));
+  app.add_option("--gate-regime", request.regimes, "gate regimes of the named problems")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"strong", "weak", "mixed"}));
+  app.add_option("--strategy", request.strategies, "measure this strategy; repeat to compare");
+  app.add_option("--tuning", request.tunings,
+                 "fix these tunables, \"chunk=32 shards=2\"; lists and repeats are compared");
+  app.add_flag("--list", request.list, "print the cases and stop");
+}
+
+void add_how(CLI::App& app, Request& request) {
+  app.add_option("--repeats", request.repeats, "replays of each graph")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--calls", request.calls, "calls in a graph, at least")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--heads", request.heads, "heads verified against fp64 (over T = 32768: one)")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--seed", request.seed, "of the inputs")->capture_default_str();
+  app.add_option("--time-budget", request.time_budget, "seconds; what is left then is skipped")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--quick", request.quick, "5 replays, one head verified, no compile times");
+  app.add_flag("--compile,!--no-compile", request.compile_times,
+               "also time cold and cached plans (on by default)");
+  app.add_flag("--profile", request.profile, "run each variant once, unverified, for ncu");
+  app.add_option("--device", request.device, "CUDA ordinal");
+  app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library");
+}
+
+void add_output(CLI::App& app, Request& request) {
+  app.add_option("--json", request.json, "one JSON array, a row a line")->type_name("FILE|-");
+  app.add_option("--md", request.md, "the table in Markdown")->type_name("FILE|-");
+  app.add_option("--csv", request.csv, "every value of every row")
+      ->type_name("FILE|-")
+      ->expected(0, 1)
+      ->default_str("-");
+  app.add_flag("--quiet", request.quiet, "no progress on stderr");
+}
+
+}  // namespace
+
+int main_of_bench(int argc, const char* const* argv, std::FILE* out, std::FILE* err) {
+  Request request;
+  request.command = cli::command_line(argc, argv);
+  request.out = out;
+  request.err = err;
+  CLI::App app(kAbout, "kda-bench");
+  app.set_version_flag("--version", std::string(cli::version()) + " " + cli::commit());
+  app.footer("\n" + words_help() + "\n" + kExamples + "\n" + cli::kExitCodes);
+  add_what(app, request);
+  add_how(app, request);
+  add_output(app, request);
+  return cli::run(app, argc, argv, out, err, [&] {
+    if (request.quick) {
+      request.repeats = std::min(request.repeats, 5);
+      request.heads = 1;
+      request.compile_times = false;
+    }
+    return run(request);
+  });
+}
+
+}  // namespace kda::bench
