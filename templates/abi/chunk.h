@@ -1,6 +1,7 @@
 // Strategy `chunk`: token-parallel prepare, then head-parallel recurrence over the chunks.
 #pragma once
 
+#include "abi/shape.h"
 #include "abi/tensors.h"
 #include "abi/tunable.h"
 
@@ -21,6 +22,41 @@ constexpr Tunable<Tuning> tunables[] = {
     {"shards", &Tuning::shards, {1, 2, 4, 8, 16}, "CTAs that share one head's V columns"},
     {"load_stages", &Tuning::load_stages, {2, 3, 4, 6}, "factor tiles in flight"},
 };
+
+// V columns a block of the recurrence holds: whole 16s for each of its warps.
+constexpr int block_columns(const Shape& shape, const Tuning& tuning) {
+  const int whole = tuning.threads / 2;  // 16 a warp
+  const int share = (shape.value_dim + tuning.shards - 1) / tuning.shards;
+  return (share + whole - 1) / whole * whole;
+}
+
+// Bytes of a row-major tile whose rows are padded to 128 bytes.
+constexpr int tile_bytes(int rows, int columns, int element_bytes) {
+  return rows * ((columns * element_bytes + 127) / 128 * 128);
+}
+
+// Dynamic shared memory of the two stages; the kernels assert that it is what they use.
+constexpr int prepare_shared_bytes(const Shape& shape, const Tuning& tuning) {
+  const int groups = tuning.chunk / 8;
+  const int slab = 2 * tuning.prepare_threads / groups;
+  const int keys = (shape.key_dim + 15) / 16 * 16;
+  const int scores = 3 * tile_bytes(tuning.chunk, slab, 4);
+  const int matrices = 3 * tile_bytes(tuning.chunk, tuning.chunk, 4);
+  const int small = (groups * slab + 3 * tuning.chunk) * 4;
+  return (small + 127) / 128 * 128 + tile_bytes(tuning.chunk, keys, 4) +
+         (scores > matrices ? scores : matrices);
+}
+
+constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) {
+  const int bytes = bytes_of(shape.qkv_type);
+  const int keys = (shape.key_dim + 15) / 16 * 16;
+  const int values = tile_bytes(tuning.chunk, block_columns(shape, tuning), bytes);
+  const int square = tile_bytes(tuning.chunk, tuning.chunk, bytes);
+  const int decay = (keys * 4 + 127) / 128 * 128;
+  int side = values > square ? values : square;
+  side = side > decay ? side : decay;
+  return tuning.load_stages * (tile_bytes(tuning.chunk, keys, bytes) + side);
+}
 
 // The folded factors of one chunk and value head, kernels.md part 0.1.  Chunk slots are numbered as
 // base/varlen.cuh says; every factor is contiguous, tail rows are zero.

@@ -1,0 +1,57 @@
+// Raw g to the decay exp(log decay) of a token and channel, and raw beta to the write strength
+// (spec 1.3).  Every decay lies in [0, 1]; -inf gives exactly 0.
+#pragma once
+
+#include "abi/shape.h"
+#include "base/types.cuh"
+
+namespace kda::step {
+
+// Natural log units.  rate = exp(A_log of the value head), bias = dt_bias of head and channel.
+template <abi::Shape shape>
+KDA_DEVICE float log_decay(float g, float rate, float bias, float lower_bound) {
+  if constexpr (shape.gate == abi::Gate::log_decay) {
+    return g;
+  } else {
+    const float x = g + bias;
+    if constexpr (shape.gate == abi::Gate::softplus) {
+      return -rate * (x > 20.0F ? x : log1pf(expf(x)));
+    } else {
+      return lower_bound / (1.0F + expf(-rate * x));
+    }
+  }
+}
+
+template <abi::Shape shape>
+KDA_DEVICE float decay(float g, float rate, float bias, float lower_bound) {
+  return expf(log_decay<shape>(g, rate, bias, lower_bound));
+}
+
+template <abi::Shape shape>
+KDA_DEVICE float gate_rate(const float* A_log, int head) {
+  if constexpr (shape.gate == abi::Gate::log_decay) {
+    return 1.0F;
+  } else {
+    return A_log == nullptr ? 1.0F : expf(A_log[head]);
+  }
+}
+
+template <abi::Shape shape>
+KDA_DEVICE float gate_bias(const float* dt_bias, int head, int channel) {
+  if constexpr (shape.gate == abi::Gate::log_decay) {
+    return 0.0F;
+  } else {
+    return dt_bias == nullptr ? 0.0F : dt_bias[head * static_cast<i64>(shape.key_dim) + channel];
+  }
+}
+
+template <abi::Shape shape>
+KDA_DEVICE float write_strength(float beta) {
+  if constexpr (shape.beta_is_logit) {
+    beta = 1.0F / (1.0F + expf(-beta));
+    if constexpr (shape.allow_neg_eigval) beta *= 2.0F;
+  }
+  return beta;
+}
+
+}  // namespace kda::step
