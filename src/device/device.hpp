@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kda/status.hpp"
 
@@ -28,5 +29,7 @@ Result<Device> query(int ordinal);
 // "sm_89", "sm_90a", "h200", "h100", "a100", "l40s", "rtx4090", ...: fails with invalid_argument,
 // naming the known ones.
 Result<Device> parse(std::string_view name);
+// The words that parse() takes, for people.
+std::vector<std::string> known_names();
 
 }  // namespace kda::device

@@ -57,7 +57,6 @@ constexpr Named devices[] = {
 
 Result<Device> parse(std::string_view name) {
   const std::string word = base::lower(base::trim(name));
-  std::vector<std::string> known;
   for (const Named& row : devices) {
     if (word == row.word) {
       return Device{.name = row.name,
@@ -69,10 +68,16 @@ Result<Device> parse(std::string_view name) {
                     .l2_bytes = row.l2_bytes,
                     .memory_bandwidth = row.memory_bandwidth};
     }
-    known.emplace_back(row.word);
   }
-  return Status(Code::invalid_argument, fmt::format("device {} is not known; known are {}",
-                                                    base::quote(name), base::join(known, ", ")));
+  return Status(Code::invalid_argument,
+                fmt::format("device {} is not known; known are {}", base::quote(name),
+                            base::join(known_names(), ", ")));
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const Named& row : devices) names.emplace_back(row.word);
+  return names;
 }
 
 }  // namespace kda::device
