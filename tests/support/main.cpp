@@ -36,7 +36,7 @@ CATCH_REGISTER_LISTENER(CountCases)
 
 int main(int argc, char** argv) {
   std::vector<char*> arguments(argv, argv + argc);
-  std::string spec = "~[gpu]";
+  std::string spec = "~[gpu]~[.]";  // [.]: run apart, by other cases (support/scratch.hpp)
   if (argc == 2 && std::strcmp(argv[1], "--gpu") == 0) {
     if (const std::string reason = kda::test::why_no_gpu(); !reason.empty()) {
       std::printf("skipped the GPU cases: %s\n", reason.c_str());
