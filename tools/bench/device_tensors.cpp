@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/subject.hpp"
+#include "cli/subject.hpp"
 #include "cli/failure.hpp"
 #include "reference/dtype.hpp"
 
@@ -46,7 +46,7 @@ int rotation(double set_bytes, double l2_bytes, double free_bytes) {
 
 DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
     : problem_(host.problem), sequences_(host.sequences()) {
-  const double bytes = floor_bytes(problem_);
+  const double bytes = cli::floor_bytes(problem_);
   const auto free = static_cast<double>(gpu.free_bytes());
   const int count = rotation(bytes, static_cast<double>(gpu.device().l2_bytes), free);
   if (count == 0) {

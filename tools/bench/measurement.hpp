@@ -6,11 +6,13 @@
 
 #include "bench/gpu_time.hpp"
 #include "bench/host_time.hpp"
-#include "bench/subject.hpp"
+#include "cli/subject.hpp"
 #include "bench/variant.hpp"
 #include "bench/verify.hpp"
 
 namespace kda::bench {
+
+using cli::Subject;
 
 constexpr const char* kRunOnce = "run once, not verified";  // Measurement::skipped of --profile
 

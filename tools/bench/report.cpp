@@ -104,9 +104,9 @@ void add_gpu_time(Json& row, const GpuTime& gpu, const Subject& subject,
   const double median = gpu.summary.median;
   row["gpu_us"] = json_of(gpu.summary);
   row["calls_a_graph"] = gpu.calls;
-  row["gb_per_s"] = floor_bytes(subject.problem) / median / 1e3;
+  row["gb_per_s"] = cli::floor_bytes(subject.problem) / median / 1e3;
   row["times_floor"] =
-      median / (1e6 * floor_bytes(subject.problem) / circumstances.copy_bytes_per_second);
+      median / (1e6 * cli::floor_bytes(subject.problem) / circumstances.copy_bytes_per_second);
   if (const reference::Case* peers = subject.peers) {
     row["fla_over_ours"] = known(peers->fla / median);
     row["ours_over_bar"] = known(median / peers->bar);
@@ -124,7 +124,7 @@ std::string status_of(const Measurement& m) {
 }
 
 void add_circumstances(Json& row, const Subject& subject, const Circumstances& c) {
-  const double bytes = floor_bytes(subject.problem);
+  const double bytes = cli::floor_bytes(subject.problem);
   row["floor_bytes"] = bytes;
   row["floor_us"] = 1e6 * bytes / c.copy_bytes_per_second;
   row["copy_gb_per_s"] = c.copy_bytes_per_second / 1e9;

@@ -19,9 +19,9 @@ using cli::must;
 
 std::vector<Subject> subjects_asked(const Request& request) {
   std::vector<Subject> subjects;
-  if (!request.suite.empty()) subjects = suite(request.regimes);
-  for (const std::string& text : group_words(request.problems)) {
-    for (Subject& subject : must(subjects_of(text, request.regimes))) {
+  if (!request.suite.empty()) subjects = cli::suite(request.regimes);
+  for (const std::string& text : cli::group_words(request.problems)) {
+    for (Subject& subject : must(cli::subjects_of(text, request.regimes))) {
       subjects.push_back(std::move(subject));
     }
   }

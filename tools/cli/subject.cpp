@@ -1,4 +1,4 @@
-#include "bench/subject.hpp"
+#include "cli/subject.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "reference/inputs.hpp"
 #include "reference/tensors.hpp"
 
-namespace kda::bench {
+namespace kda::cli {
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
@@ -51,8 +51,8 @@ Result<Parts> take_apart(const std::string& text) {
     if (parts.row != nullptr) return wrong(fmt::format("\"{}\" names two cases", text));
     parts.row = row;
   }
-  parts.regime = cli::take(parts.words, "gate_regime");
-  parts.seqlens = cli::take(parts.words, "seqlens");
+  parts.regime = take(parts.words, "gate_regime");
+  parts.seqlens = take(parts.words, "seqlens");
   if (parts.regime && !reference::gate_regime(*parts.regime)) {
     return wrong(
         fmt::format("gate_regime is \"{}\"; known are strong, weak, mixed", *parts.regime));
@@ -62,7 +62,7 @@ Result<Parts> take_apart(const std::string& text) {
 
 bool names(const std::string& words, std::string_view name) {
   std::string copy = words;
-  return cli::take(copy, name).has_value();
+  return take(copy, name).has_value();
 }
 
 // The base that the words change: what follows from a changed word is left to problem::complete.
@@ -162,7 +162,7 @@ std::vector<std::string> group_words(const std::vector<std::string>& arguments) 
 Result<std::vector<Subject>> subjects_of(const std::string& text,
                                          const std::vector<std::string>& regimes) {
   std::vector<Subject> subjects;
-  for (const std::string& words : cli::expand(text, {"seqlens"})) {
+  for (const std::string& words : expand(text, {"seqlens"})) {
     const Result<Parts> parts = take_apart(words);
     if (!parts) return parts.status();
     std::vector<std::string> wanted = regimes;
@@ -201,4 +201,4 @@ double floor_bytes(const Problem& problem) {
          states * problem.max_sequences * HV * K * V * bytes(problem.state_type);
 }
 
-}  // namespace kda::bench
+}  // namespace kda::cli

@@ -1,4 +1,4 @@
-// A problem to measure, with its sequence lengths and gate regime: from a case's name or from
+// A problem as the tools take it, with its sequence lengths and gate regime: from a case's name or from
 // words.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "kda/kda.hpp"
 #include "reference/cases.hpp"
 
-namespace kda::bench {
+namespace kda::cli {
 
 struct Subject {
   std::string name;                        // the case's name, or the words
@@ -34,4 +34,4 @@ std::vector<Subject> suite(const std::vector<std::string>& regimes);
 // Inputs, outputs and states moved once: no kernel needs less.
 double floor_bytes(const Problem& problem);
 
-}  // namespace kda::bench
+}  // namespace kda::cli
