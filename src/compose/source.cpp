@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <set>
 #include <vector>
 
 #include "base/digest.hpp"
@@ -36,9 +36,9 @@ std::vector<std::string_view> includes_of(std::string_view text) {
 
 Result<Source> source_of(const Stage& stage, const device::Family& family) {
   std::string tried;
-  for (const char* folder : {family.folder, family.fallback}) {
-    if (folder == nullptr) continue;
+  for (const std::string_view folder : {family.folder, family.fallback}) {
     std::string path = fmt::format("{}/{}", folder, stage.file);
+    if (path == tried) continue;  // a family may be its own fallback
     if (find_embedded(path) != nullptr) {
       std::string text = fmt::format("{}#include \"{}\"\n", stage.prelude, path);
       return Source{std::move(path), std::move(text)};
@@ -50,22 +50,26 @@ Result<Source> source_of(const Stage& stage, const device::Family& family) {
                                                stage.name, family.target, tried));
 }
 
-std::string templates_digest(std::string_view path) {
-  // Sorted, so that the order of includes does not matter; the texts hold that order anyway.
-  std::map<std::string_view, std::string_view> reached;
+std::vector<std::string_view> templates_of(std::string_view path) {
+  std::set<std::string_view> reached;
   std::vector<std::string_view> waiting{path};
   while (!waiting.empty()) {
     const std::string_view next = waiting.back();
     waiting.pop_back();
-    if (reached.contains(next)) continue;
-    const EmbeddedFile* file = find_embedded(next);
-    const std::string_view text = file == nullptr ? "(missing)" : file->text;
-    reached.emplace(next, text);
-    for (const std::string_view include : includes_of(text)) waiting.push_back(include);
+    if (!reached.insert(next).second) continue;
+    if (const EmbeddedFile* file = find_embedded(next); file != nullptr) {
+      for (const std::string_view include : includes_of(file->text)) waiting.push_back(include);
+    }
   }
+  return {reached.begin(), reached.end()};
+}
 
+std::string templates_digest(std::string_view path) {
+  // Sorted, so that the order of includes does not matter; the texts hold that order anyway.
   std::string all;
-  for (const auto& [name, text] : reached) {
+  for (const std::string_view name : templates_of(path)) {
+    const EmbeddedFile* file = find_embedded(name);
+    const std::string_view text = file == nullptr ? "(missing)" : file->text;
     all += fmt::format("{} {}\n{}\n{}\n", name.size(), text.size(), name, text);
   }
   return base::digest(all);

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compose/recipe.hpp"
 #include "device/family.hpp"
@@ -16,6 +17,9 @@ struct Source {
 
 // Fails with unsupported when neither folder of the family has the file.
 Result<Source> source_of(const Stage& stage, const device::Family& family);
+
+// The template and all that it includes, transitively, sorted.
+std::vector<std::string_view> templates_of(std::string_view path);
 
 // The template's text and that of all it includes, transitively, as one digest: a part of the key.
 std::string templates_digest(std::string_view path);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/subject.hpp"
 #include "cli/failure.hpp"
+#include "cli/subject.hpp"
 #include "reference/dtype.hpp"
 
 namespace kda::bench {

@@ -6,9 +6,9 @@
 
 #include "bench/gpu_time.hpp"
 #include "bench/host_time.hpp"
-#include "cli/subject.hpp"
 #include "bench/variant.hpp"
 #include "bench/verify.hpp"
+#include "cli/subject.hpp"
 
 namespace kda::bench {
 

@@ -38,20 +38,6 @@ constexpr Column kColumns[] = {
     {"status", "status"},
 };
 
-constexpr Column kCaseColumns[] = {
-    {"case", "case"},
-    {"T", "T"},
-    {"H", "H"},
-    {"HV", "HV"},
-    {"N", "N"},
-    {"floor_us", "floor", 0},
-    {"fla_us", "FLA", 0},
-    {"flash_kda_us", "FlashKDA", 0},
-    {"cula_us", "cuLA", 0},
-    {"bar_us", "bar", 0},
-    {"goal_us", "goal", 0},
-};
-
 Json json_of(const cli::Summary& summary) {
   return {{"median", summary.median}, {"iqr", summary.iqr}, {"min", summary.min}, {"n", summary.n}};
 }
@@ -163,28 +149,6 @@ Json row_of(const Measurement& m, const Circumstances& circumstances) {
 }
 
 std::span<const Column> columns() { return kColumns; }
-
-Json case_rows() {
-  Json rows = Json::array();
-  for (const reference::Case& row : reference::cases()) {
-    rows.push_back({{"case", row.name},
-                    {"T", row.tokens},
-                    {"H", row.heads},
-                    {"HV", row.value_heads},
-                    {"N", row.sequences},
-                    {"floor_us", row.floor},
-                    {"fla_us", known(row.fla)},
-                    {"flash_kda_us", known(row.flash_kda)},
-                    {"cula_us", known(row.cula)},
-                    {"bar_us", known(row.bar)},
-                    {"goal_us", known(row.goal)},
-                    {"words", problem::to_text(reference::problem_of(row))},
-                    {"cu_seqlens", reference::cu_seqlens_of(row)}});
-  }
-  return rows;
-}
-
-std::span<const Column> case_columns() { return kCaseColumns; }
 
 void print(const Json& rows, std::span<const Column> columns, const Request& request) {
   const auto write = [&](const std::string& path, cli::Format format) {

@@ -24,10 +24,6 @@ cli::Json row_of(const Measurement& measurement, const Circumstances& circumstan
 // The columns of tables for people; rows carry more.
 std::span<const cli::Column> columns();
 
-// The named cases, as --list prints them.
-cli::Json case_rows();
-std::span<const cli::Column> case_columns();
-
 // Writes the rows wherever the request asks: by default a table on stdout.
 void print(const cli::Json& rows, std::span<const cli::Column> columns, const Request& request);
 

@@ -8,6 +8,7 @@
 
 #include "bench/measure.hpp"
 #include "bench/report.hpp"
+#include "cli/cases.hpp"
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
 
@@ -75,7 +76,7 @@ std::string title(const Subject& subject) { return subject.name + ", " + subject
 
 int run(const Request& request) {
   if (request.list) {
-    print(case_rows(), case_columns(), request);
+    print(cli::case_rows(), cli::case_columns(), request);
     return cli::kOk;
   }
   const std::vector<Subject> subjects = subjects_asked(request);

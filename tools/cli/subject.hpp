@@ -1,5 +1,5 @@
-// A problem as the tools take it, with its sequence lengths and gate regime: from a case's name or from
-// words.
+// A problem as the tools take it, with its sequence lengths and gate regime: from a case's name or
+// from words.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,86 @@
+#include "tune/configuration.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/failure.hpp"
+#include "cli/words.hpp"
+#include "problem/problem.hpp"
+#include "strategy/table.hpp"
+
+namespace kda::tune_tool {
+
+using cli::must;
+
+std::vector<Target> targets_of(const Request& request, const std::vector<std::string>& absent) {
+  std::vector<std::string> names = request.archs;
+  if (names.empty()) {
+    const Result<device::Device> present = device::query(-1);
+    if (present) return {{present->name, *present}};
+    names = absent;
+  }
+  std::vector<Target> targets;
+  for (const std::string& name : names) targets.push_back({name, must(device::parse(name))});
+  return targets;
+}
+
+std::vector<cli::Subject> problems_of(const Request& request) {
+  // One regime stands for all: the gate's values change nothing that is compiled.
+  if (request.problems.empty()) return cli::suite({"strong"});
+  std::vector<cli::Subject> subjects;
+  for (const std::string& text : cli::group_words(request.problems)) {
+    for (cli::Subject& subject : must(cli::subjects_of(text, {}))) {
+      subjects.push_back(std::move(subject));
+    }
+  }
+  return subjects;
+}
+
+cli::Subject problem_of(const Request& request) {
+  if (request.problems.empty()) {
+    throw cli::Failure(cli::kBadCommand,
+                       "name a case or a problem in words, such as \"T=8192 H=64\"; "
+                       "kda-tune list shows the cases");
+  }
+  std::vector<cli::Subject> subjects = problems_of(request);
+  if (subjects.size() != 1) {
+    throw cli::Failure(cli::kBadCommand,
+                       fmt::format("this names {} problems; one is wanted", subjects.size()));
+  }
+  return std::move(subjects.front());
+}
+
+std::vector<kda::Options> choices_of(const Request& request) {
+  std::vector<std::string> strategies = request.strategies;
+  if (strategies.empty() && request.every_tuning) {
+    for (const strategy::Strategy* each : strategy::table()) strategies.emplace_back(each->name);
+  }
+  if (strategies.empty()) strategies.emplace_back();
+
+  std::vector<kda::Options> choices;
+  for (const std::string& name : strategies) {
+    std::vector<std::string> tunings;
+    for (const std::string& text : request.tunings) {
+      for (std::string& tuning : cli::expand(text)) tunings.push_back(std::move(tuning));
+    }
+    const strategy::Strategy* named = strategy::find(name);
+    if (request.every_tuning && named != nullptr) {
+      for (const tunable::Values& values : tunable::enumerate(named->space())) {
+        tunings.push_back(tunable::to_text(values));
+      }
+    }
+    if (tunings.empty()) tunings.emplace_back();
+    for (const std::string& tuning : tunings) {
+      kda::Options& options = choices.emplace_back();
+      options.strategy = name;
+      options.tuning = tuning;
+    }
+  }
+  return choices;
+}
+
+Result<plan::Choice> choose(const cli::Subject& subject, const Target& target,
+                            const kda::Options& options) {
+  return plan::choose(subject.problem, target.device, options);
+}
+
+}  // namespace kda::tune_tool

@@ -1,0 +1,35 @@
+// Problem, device, strategy and tuning as a command line spells them, to recipes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/subject.hpp"
+#include "device/device.hpp"
+#include "plan/choose.hpp"
+#include "tune/request.hpp"
+
+namespace kda::tune_tool {
+
+struct Target {
+  std::string name;  // as typed, or the present device's
+  device::Device device;
+};
+
+// --arch; without it the device present, and where there is none the `absent` ones.
+std::vector<Target> targets_of(const Request& request, const std::vector<std::string>& absent);
+
+// The problems named, each once, or every case where there are none.  Throws Failure.
+std::vector<cli::Subject> problems_of(const Request& request);
+// Exactly one.
+cli::Subject problem_of(const Request& request);
+
+// The strategy and tuning of each configuration asked for: lists expanded, empty as the planner
+// chooses.  every_tuning: each strategy's whole space.
+std::vector<kda::Options> choices_of(const Request& request);
+
+// As Plan::make would choose.
+Result<plan::Choice> choose(const cli::Subject& subject, const Target& target,
+                            const kda::Options& options);
+
+}  // namespace kda::tune_tool

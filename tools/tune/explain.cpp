@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/digest.hpp"
+#include "cli/failure.hpp"
+#include "problem/problem.hpp"
+#include "strategy/table.hpp"
+#include "tune/commands.hpp"
+#include "tune/configuration.hpp"
+#include "tune/needs.hpp"
+
+namespace kda::tune_tool {
+namespace {
+
+using cli::Column;
+using cli::Json;
+using cli::must;
+
+constexpr Column kCandidates[] = {
+    {"strategy", "strategy"},           {"chosen", "chosen"}, {"expected_us", "expected us", 1},
+    {"workspace_bytes", "workspace B"}, {"tuning", "tuning"}, {"why", "why"}};
+constexpr Column kKernels[] = {{"stage", "stage"},         {"template", "template"},
+                               {"threads", "threads"},     {"registers", "regs"},
+                               {"spill_bytes", "spill B"}, {"dynamic_shared_bytes", "dyn. smem B"},
+                               {"origin", "cache"},        {"key", "key"}};
+constexpr Column kFields[] = {{"stage", "stage"}, {"field", "key field"}, {"value", "value"}};
+
+// What each strategy would do, the chosen one marked.
+Json candidates(const cli::Subject& subject, const Target& target, const kda::Options& options,
+                const plan::Choice& chosen) {
+  Json rows = Json::array();
+  for (const strategy::Strategy* each : strategy::table()) {
+    if (!options.strategy.empty() && options.strategy != each->name) continue;
+    kda::Options forced = options;
+    forced.strategy = each->name;
+    const bool is_chosen = each == chosen.strategy;
+    Json& row = rows.emplace_back(Json{{"strategy", each->name}, {"chosen", is_chosen}});
+    const Result<plan::Choice> choice = choose(subject, target, forced);
+    if (!choice) {
+      row["why"] = choice.status().message();
+      continue;
+    }
+    row["expected_us"] = choice->microseconds;
+    row["tuning"] = tunable::to_text(choice->recipe.tuning);
+    row["workspace_bytes"] = choice->recipe.workspace_bytes;
+    row["why"] =
+        is_chosen ? fmt::format("strategy: {}; tuning: {}", plan::name_of(chosen.strategy_origin),
+                                plan::name_of(chosen.tuning_origin))
+                  : "expected to take longer";
+  }
+  return rows;
+}
+
+// Long values (sources) as their size and digest.
+std::string short_value(const std::string& value) {
+  if (value.size() <= 60 && value.find('\n') == std::string::npos) return value;
+  return fmt::format("{} bytes, digest {}", value.size(), base::digest(value).substr(0, 12));
+}
+
+}  // namespace
+
+int explain(const Request& request) {
+  const cli::Subject subject = problem_of(request);
+  const Target target = targets_of(request, {"h200"}).front();
+  const kda::Options options = choices_of(request).front();
+  const plan::Choice choice = must(choose(subject, target, options));
+  const std::shared_ptr<cache::Cache> cache = cache::shared_cache(request.cache_dir);
+
+  cli::Document document(request.output);
+  document.say("problem  " + problem::to_text(subject.problem));
+  document.say(fmt::format("device   {}{}", target.device.name,
+                           target.device.present() ? "" : " (named, not present)"));
+  document.add("candidates", candidates(subject, target, options, choice), kCandidates);
+  Json kernels = Json::array(), fields = Json::array();
+  for (const compose::Stage& stage : choice.recipe.stages) {
+    const program::Unit unit = must(program::unit_of(stage, target.device));
+    const Result<cache::Found> found = look_up(unit, *cache);
+    kernels.push_back(kernel_row(stage, unit, found ? &*found : nullptr));
+    for (const auto& [name, value] : unit.key.fields()) {
+      fields.push_back({{"stage", stage.name}, {"field", name}, {"value", short_value(value)}});
+    }
+  }
+  document.add("kernels", kernels, kKernels);
+  document.add("key fields", fields, kFields);
+  document.print();
+  return cli::kOk;
+}
+
+}  // namespace kda::tune_tool

@@ -1,0 +1,134 @@
+// The command line of kda-tune.
+#include "tune/request.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/build_info.hpp"
+#include "cli/command_line.hpp"
+#include "cli/exit_code.hpp"
+#include "tune/commands.hpp"
+
+namespace kda::tune_tool {
+namespace {
+
+constexpr const char* kAbout =
+    "Shows what the kda library chooses, composes and compiles; needs no GPU.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  kda-tune doctor                          is this machine fit?\n"
+    "  kda-tune list                            strategies, tunables, devices, cases\n"
+    "  kda-tune build --arch sm_89,sm_90a       compile every case for two devices\n"
+    "  kda-tune explain h64                     what runs for that case, and why\n"
+    "  kda-tune dump h64 --arch sm_90a --ptx    the PTX that it compiles to\n"
+    "kda-tune <subcommand> --help shows more.\n";
+
+constexpr const char* kDoctorExamples =
+    "Examples:\n"
+    "  kda-tune doctor\n"
+    "  kda-tune doctor --json | jq '.checks[] | select(.state != \"ok\")'\n"
+    "  KDA_NVRTC_PATH=/opt/cuda/lib64 kda-tune doctor\n"
+    "\nExit codes: 0 fit (a machine without a GPU can still compile); 1 something is broken;\n"
+    "2 the command line is wrong.\n";
+
+constexpr const char* kListExamples =
+    "Examples:\n"
+    "  kda-tune list\n"
+    "  kda-tune list -o json | jq -r '.tunables[] | [.strategy, .name, .values] | @tsv'\n";
+
+constexpr const char* kBuildExamples =
+    "Examples:\n"
+    "  kda-tune build                                 every case, default tunings\n"
+    "  kda-tune build --arch sm_89,sm_90a --jobs 8    for two devices, none of them present\n"
+    "  kda-tune build h64 --strategy chunk --tuning \"chunk=16,32,64 shards=1,2\"\n"
+    "  kda-tune build \"T=8192 H=16 K=64 V=64\" --strategy chunk --every-tuning -o csv\n"
+    "What it compiles stays in the cache, ready for the first plan.\n";
+
+constexpr const char* kExplainExamples =
+    "Examples:\n"
+    "  kda-tune explain h64\n"
+    "  kda-tune explain \"T=8192 H=16 HV=64 seqlens=1300,6892\" --arch h200\n"
+    "  kda-tune explain h16 --strategy chunk --tuning \"shards=4\" -o json\n";
+
+constexpr const char* kDumpExamples =
+    "Examples:\n"
+    "  kda-tune dump h64                              the composed source of every kernel\n"
+    "  kda-tune dump h64 --arch sm_90a --ptx --stage prepare\n"
+    "  kda-tune dump h64 --arch sm_89 --sass          needs nvdisasm or cuobjdump\n"
+    "  kda-tune dump h64 --strategy chunk --tuning chunk=64 --resources\n";
+
+void add_output(CLI::App& app, Request& request) {
+  app.add_option("-o,--format", request.output.format, "table, json, jsonl, csv or md")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"table", "json", "jsonl", "csv", "md"}));
+  app.add_flag_callback(
+      "--json", [&] { request.output.format = "json"; }, "the same as -o json");
+  app.add_option("--output", request.output.file, "write there instead of stdout")
+      ->type_name("FILE|-");
+  app.add_flag("-q,--quiet", request.output.quiet, "no progress on stderr");
+}
+
+void add_configuration(CLI::App& app, Request& request) {
+  app.add_option("problem", request.problems, "case names, or problems in words as kda-bench")
+      ->type_name("CASE|WORDS");
+  app.add_option("--arch", request.archs, "devices or targets, present or not: sm_89,sm_90a,h200")
+      ->delimiter(',');
+  app.add_option("--strategy", request.strategies, "only this strategy; may be repeated");
+  app.add_option("--tuning", request.tunings, "fix these tunables, \"chunk=32 shards=2\"");
+  app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library");
+}
+
+CLI::App* add_command(CLI::App& app, const char* name, const char* about, const char* examples,
+                      Request& request, int (*command)(const Request&),
+                      int (*&chosen)(const Request&)) {
+  CLI::App* sub = app.add_subcommand(name, about);
+  sub->footer(std::string("\n") + examples);
+  sub->callback([&chosen, command] { chosen = command; });
+  add_output(*sub, request);
+  return sub;
+}
+
+}  // namespace
+
+int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* err) {
+  Request request;
+  request.output.out = out;
+  request.output.err = err;
+  int (*chosen)(const Request&) = nullptr;
+  CLI::App app(kAbout, "kda-tune");
+  app.set_version_flag("--version", std::string(cli::version()) + " " + cli::commit());
+  app.footer(std::string("\n") + kExamples + "\n" + cli::kExitCodes);
+  app.require_subcommand(1);
+  const auto add = [&](const char* name, const char* about, const char* examples,
+                       int (*command)(const Request&)) {
+    return add_command(app, name, about, examples, request, command, chosen);
+  };
+
+  add("doctor", "Is this machine fit: NVRTC, driver, devices, cache, environment.", kDoctorExamples,
+      doctor);
+  add("list", "The strategies, their tunables, the devices known by name, the cases.",
+      kListExamples, list);
+
+  CLI::App* sub = add("build", "Compiles kernels without a GPU and shows what they need.",
+                      kBuildExamples, build);
+  add_configuration(*sub, request);
+  sub->add_option("-j,--jobs", request.jobs, "compiles at once; default: as many as cores");
+  sub->add_flag("--every-tuning", request.every_tuning, "the strategies' whole spaces");
+
+  sub = add("explain", "Which strategy and tuning a problem gets, why, and from which cache.",
+            kExplainExamples, explain);
+  add_configuration(*sub, request);
+
+  sub = add("dump", "The source, PTX, SASS or resources of a problem's kernels.", kDumpExamples,
+            dump);
+  add_configuration(*sub, request);
+  sub->add_option("--stage", request.stage, "only this kernel of the recipe");
+  sub->add_flag("--src", request.source, "the composed source and its templates (the default)");
+  sub->add_flag("--ptx", request.ptx, "what NVRTC makes of it");
+  sub->add_flag("--sass", request.sass, "the machine code, where a disassembler is installed");
+  sub->add_flag("--resources", request.resources, "registers, spills, shared memory");
+
+  return cli::run(app, argc, argv, out, err, [&] { return chosen(request); });
+}
+
+}  // namespace kda::tune_tool
