@@ -1,6 +1,7 @@
-// Strategy `recurrent`: one kernel, token by token.
+// Strategy `recurrent`: one kernel, token by token, the state in registers.
 #pragma once
 
+#include "abi/shape.h"
 #include "abi/tensors.h"
 #include "abi/tunable.h"
 
@@ -8,13 +9,42 @@ namespace kda::abi::recurrent {
 
 struct Tuning {
   int threads = 128;  // per block
-  int columns = 32;   // V columns a block keeps; V is split over ceil(V / columns) blocks
+  int lanes = 8;      // lanes of a warp that share a V column and divide its K channels
+  int columns = 2;    // V columns a lane keeps
 };
 
 constexpr Tunable<Tuning> tunables[] = {
-    {"threads", &Tuning::threads, {64, 128, 256}, "threads a block"},
-    {"columns", &Tuning::columns, {8, 16, 32, 64, 128}, "V columns a block"},
+    {"threads", &Tuning::threads, {32, 64, 128, 256}, "threads a block"},
+    {"lanes", &Tuning::lanes, {4, 8, 16, 32}, "lanes that divide a column's K channels"},
+    {"columns", &Tuning::columns, {1, 2, 4, 8}, "V columns a lane keeps"},
 };
+
+// What follows from both.
+struct Geometry {
+  int unit;            // elements of the state in 16 bytes
+  int channel_run;     // neighbouring channels a lane keeps
+  int column_run;      // neighbouring columns a lane keeps
+  int lane_channels;   // channels a lane keeps of each of its columns
+  int padded_key_dim;  // lanes * lane_channels, at least K
+  int block_columns;   // V columns a block keeps
+  int slices;          // blocks that share the V of one head
+  int tokens;          // tokens staged in shared memory at once
+};
+
+// A lane keeps whole 16-byte units of the state: along K in [V, K], along V in [K, V].
+constexpr Geometry geometry_of(const Shape& shape, const Tuning& tuning) {
+  Geometry g{};
+  g.unit = 16 / bytes_of(shape.state_type);
+  g.channel_run = shape.state_value_first ? g.unit : 4;
+  g.column_run = shape.state_value_first ? 1 : g.unit;
+  const int stretch = tuning.lanes * g.channel_run;
+  g.lane_channels = (shape.key_dim + stretch - 1) / stretch * g.channel_run;
+  g.padded_key_dim = g.lane_channels * tuning.lanes;
+  g.block_columns = tuning.threads / tuning.lanes * tuning.columns;
+  g.slices = (shape.value_dim + g.block_columns - 1) / g.block_columns;
+  g.tokens = tuning.threads / 32 < 4 ? tuning.threads / 32 : 4;
+  return g;
+}
 
 struct StepArgs {
   Inputs in;

@@ -1,0 +1,178 @@
+#include "strategy/recurrent.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "abi/recurrent.h"
+#include "compose/prelude.hpp"
+#include "problem/shape.hpp"
+
+namespace kda::strategy {
+
+namespace {
+
+using abi::recurrent::Geometry;
+using abi::recurrent::Tuning;
+
+constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid, along x
+constexpr int kMaxThreads = 2048;                // a multiprocessor
+constexpr int kRegisters = 65536;                // a multiprocessor
+// Elements of the state that a thread can keep beside its keys and sums without spilling.
+constexpr int kMaxElements = 128;
+
+// The cost model.  A warp waits this long for one token's shared memory, sums and shuffles ...
+constexpr double kTokenCycles = 350;
+// ... and issues this many instructions for it, beside four an element of the state.
+constexpr double kTokenInstructions = 150;
+constexpr double kCyclesPerMicrosecond = 1700;
+constexpr double kLaunchMicroseconds = 3;
+
+tunable::Space space() { return tunable::space_of(abi::recurrent::tunables); }
+
+int elements_of(const Geometry& geometry, const Tuning& tuning) {
+  return geometry.lane_channels * tuning.columns;
+}
+
+std::int64_t blocks_of(const Problem& problem, const Geometry& geometry) {
+  return std::int64_t{problem.max_sequences} * problem.value_heads * geometry.slices;
+}
+
+Tuning default_tuning(const Problem& problem, const device::Device& device) {
+  const abi::Shape shape = problem::shape_of(problem);
+  Tuning tuning;
+  // [K, V] wants whole units of 4 (f32) or 8 (bf16) columns a lane; fewer channels then keep the
+  // lane's share of the state at 32 or 64 elements.
+  tuning.columns = shape.state_value_first ? 2 : 16 / abi::bytes_of(shape.state_type);
+  const int channels = tuning.columns > 4 ? 8 : 16;
+  tuning.lanes = 4;
+  while (tuning.lanes < 32 && tuning.lanes * channels < shape.key_dim) tuning.lanes *= 2;
+  // Smaller blocks where V is narrower than one, or too few would leave multiprocessors idle.
+  tuning.threads = 128;
+  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
+  if (2 * shape.value_dim <= geometry.block_columns ||
+      2 * blocks_of(problem, geometry) <= device.multiprocessors) {
+    tuning.threads = 64;
+  }
+  return tuning;
+}
+
+tunable::Values defaults(const Problem& problem, const device::Device& device) {
+  return tunable::values_of(default_tuning(problem, device), abi::recurrent::tunables);
+}
+
+Status check_grid(const Problem& problem, const Geometry& geometry) {
+  const std::int64_t blocks = blocks_of(problem, geometry);
+  if (blocks <= kMaxBlocks) return {};
+  return Status(Code::unsupported,
+                fmt::format("max_sequences = {} with value_heads = {} and value_dim = {} makes {} "
+                            "blocks; a grid holds {}: fewer sequences a run, or more threads or "
+                            "columns",
+                            problem.max_sequences, problem.value_heads, problem.value_dim, blocks,
+                            kMaxBlocks));
+}
+
+Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const Geometry& geometry) {
+  if (tuning.columns % geometry.column_run != 0) {
+    return Status(Code::unsupported,
+                  fmt::format("columns = {}; with a {} state in [K, V] a lane keeps 16 bytes of "
+                              "V, so columns must be a multiple of {}",
+                              tuning.columns, abi::dtypes[static_cast<int>(shape.state_type)].name,
+                              geometry.column_run));
+  }
+  if (const int elements = elements_of(geometry, tuning); elements > kMaxElements) {
+    return Status(Code::unsupported,
+                  fmt::format("lanes = {} and columns = {} make a thread keep {} elements of a "
+                              "state with K = {}; {} fit its registers: more lanes or fewer "
+                              "columns",
+                              tuning.lanes, tuning.columns, elements, shape.key_dim, kMaxElements));
+  }
+  return {};
+}
+
+Status applicable(const Problem& problem, const device::Device& device) {
+  return check_grid(problem, abi::recurrent::geometry_of(problem::shape_of(problem),
+                                                         default_tuning(problem, device)));
+}
+
+Result<compose::Recipe> compose(const Problem& problem, const device::Device&,
+                                const tunable::Values& values) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::recurrent::tunables);
+  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
+  if (Status status = check_tuning(shape, tuning, geometry); !status) return status;
+  if (Status status = check_grid(problem, geometry); !status) return status;
+
+  compose::Stage step;
+  step.name = "step";
+  step.file = "recurrent/step.cu";
+  step.entry = "kda_recurrent_step";
+  step.prelude = compose::prelude(shape, values);
+  step.threads = static_cast<unsigned>(tuning.threads);
+  step.bind = [problem, slices = geometry.slices](const compose::Run& run,
+                                                  compose::Launch& launch) {
+    launch.grid[0] =
+        static_cast<unsigned>(std::int64_t{run.forward.sequences} * problem.value_heads * slices);
+    launch.set(abi::recurrent::StepArgs{problem::inputs_of(problem, run.forward),
+                                        problem::outputs_of(problem, run.forward)});
+  };
+
+  compose::Recipe recipe;
+  recipe.strategy = "recurrent";
+  recipe.tuning = values;
+  recipe.stages.push_back(std::move(step));
+  return recipe;
+}
+
+// Bytes that a run moves at least: the state once in and once out, every token once.
+double bytes_of(const Problem& problem, const abi::Shape& shape) {
+  const double heads = problem.value_heads;
+  const double states = static_cast<int>(shape.initial_state) + static_cast<int>(shape.final_state);
+  const double state = states * problem.max_sequences * heads * shape.key_dim * shape.value_dim *
+                       abi::bytes_of(shape.state_type);
+  const double token =
+      2.0 * (problem.heads * shape.key_dim + heads * shape.value_dim) *
+          abi::bytes_of(shape.qkv_type) +
+      heads * (shape.key_dim * abi::bytes_of(shape.gate_type) + abi::bytes_of(shape.beta_type));
+  return state + static_cast<double>(problem.max_tokens) * token;
+}
+
+double estimate(const Problem& problem, const device::Device& device,
+                const tunable::Values& values) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::recurrent::tunables);
+  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
+
+  const int elements = elements_of(geometry, tuning);
+  const int registers = std::min(elements + geometry.lane_channels + 48, 255) * tuning.threads;
+  const int resident = std::max(std::min(kMaxThreads / tuning.threads, kRegisters / registers), 1);
+  const auto blocks = blocks_of(problem, geometry);
+  const auto per_multiprocessor =
+      (blocks + device.multiprocessors - 1) / std::max(device.multiprocessors, 1);
+  const auto waves = (per_multiprocessor + resident - 1) / resident;
+
+  // A multiprocessor issues four warps' instructions a cycle.
+  const double issue = static_cast<double>(per_multiprocessor) * tuning.threads / 32 *
+                       (4.0 * elements + kTokenInstructions) / 4;
+  const double cycles = std::max(kTokenCycles * static_cast<double>(waves), issue);
+  const double tokens = static_cast<double>(problem.max_tokens) / problem.max_sequences;
+  const double arithmetic = tokens * cycles / kCyclesPerMicrosecond;
+  const double bandwidth = std::max(device.memory_bandwidth, 1e9);  // bytes a second
+  const double memory = bytes_of(problem, shape) / bandwidth * 1e6;
+  return kLaunchMicroseconds + std::max(arithmetic, memory);
+}
+
+}  // namespace
+
+const Strategy recurrent = {
+    .name = "recurrent",
+    .summary = "token by token, the state in registers: decode, very short sequences, any size",
+    .applicable = applicable,
+    .space = space,
+    .defaults = defaults,
+    .compose = compose,
+    .estimate = estimate,
+};
+
+}  // namespace kda::strategy

@@ -1,0 +1,195 @@
+// The part of one head's S that a thread keeps in registers.
+//
+// `lanes` lanes form a group: they share columns and divide the K channels among them, so that a
+// sum over K is a few shuffles.  Memory decides which lanes those are, for 16 bytes a lane and
+// neighbouring lanes on neighbouring bytes:
+//   [V, K]  the lanes of a group are neighbours, runs of 16 bytes along K;
+//   [K, V]  the groups of a warp interleave, runs of 16 bytes along V.
+#pragma once
+
+#include "abi/recurrent.h"
+#include "base/element.cuh"
+#include "base/types.cuh"
+
+namespace kda::recurrent {
+
+template <abi::Shape shape, abi::recurrent::Tuning tune>
+struct State {
+  static constexpr abi::recurrent::Geometry geometry = abi::recurrent::geometry_of(shape, tune);
+  static constexpr bool value_first = shape.state_value_first;
+  static constexpr int lanes = tune.lanes;
+  static constexpr int groups = 32 / lanes;  // a warp
+  static constexpr int unit = geometry.unit;
+  static constexpr int channels = geometry.lane_channels;
+  static constexpr int columns = tune.columns;
+  static constexpr int units = channels * columns / unit;
+  static_assert(columns % geometry.column_run == 0, "[K, V] needs whole 16-byte units of columns");
+
+  // As it lies in memory, unconverted: nothing waits for a load before the values are needed.
+  struct Raw {
+    uint4 unit[units];
+  };
+
+  float s[columns][channels];
+  int part;          // which of the group's lanes this is
+  int local_column;  // within the block, of columns[0]
+  int block_column;  // the block's first column
+
+  KDA_DEVICE explicit State(int slice) : block_column(slice * geometry.block_columns) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    part = value_first ? lane % lanes : lane / groups;
+    const int group = value_first ? lane / lanes : lane % groups;
+    local_column = warp * groups * columns + group * geometry.column_run;
+  }
+
+  // Channel of s[.][j].
+  KDA_DEVICE int channel(int j) const {
+    constexpr int run = geometry.channel_run;
+    return j / run * (lanes * run) + part * run + j % run;
+  }
+  // Column of s[r][.], within the block.
+  KDA_DEVICE int column(int r) const {
+    constexpr int run = geometry.column_run;
+    return local_column + r / run * (groups * run) + r % run;
+  }
+
+  // Unit u is s[r][j] and its next in memory.
+  static KDA_DEVICE int first_row(int u) {
+    return value_first ? u / (channels / unit) : u % (columns / geometry.column_run) * unit;
+  }
+  static KDA_DEVICE int first_channel(int u) {
+    return value_first ? u % (channels / unit) * unit : u / (columns / geometry.column_run);
+  }
+  // Element e of unit u in the head's [V, K] or [K, V]; whether it exists.
+  KDA_DEVICE int offset(int u, int e, bool& inside) const {
+    const int c = channel(first_channel(u) + (value_first ? e : 0));
+    const int v = block_column + column(first_row(u) + (value_first ? 0 : e));
+    inside = c < shape.key_dim && v < shape.value_dim;
+    return value_first ? v * shape.key_dim + c : c * shape.value_dim + v;
+  }
+  // Whether units lie on 16 bytes.
+  static KDA_DEVICE bool is_vectored(const void* data) {
+    constexpr int row = value_first ? shape.key_dim : shape.value_dim;
+    return row % unit == 0 && reinterpret_cast<u64>(data) % 16 == 0;
+  }
+
+  // data: this head's state.
+  KDA_DEVICE void fetch(Raw& raw, const storage<shape.state_type>* data) const {
+    if (is_vectored(data)) {
+#pragma unroll
+      for (int u = 0; u < units; ++u) {
+        bool inside;
+        const int at = offset(u, 0, inside);
+        raw.unit[u] = make_uint4(0, 0, 0, 0);
+        if (inside) raw.unit[u] = *reinterpret_cast<const uint4*>(data + at);
+      }
+      return;
+    }
+#pragma unroll
+    for (int u = 0; u < units; ++u) {
+      storage<shape.state_type> x[unit];
+#pragma unroll
+      for (int e = 0; e < unit; ++e) {
+        bool inside;
+        const int at = offset(u, e, inside);
+        x[e] = inside ? data[at] : storage<shape.state_type>(0);
+      }
+      raw.unit[u] = join_unit<shape.state_type>(x);
+    }
+  }
+
+  KDA_DEVICE void unpack(const Raw& raw) {
+#pragma unroll
+    for (int u = 0; u < units; ++u) {
+      float x[unit];
+      unpack_unit<shape.state_type>(x, raw.unit[u]);
+#pragma unroll
+      for (int e = 0; e < unit; ++e) at(u, e) = x[e];
+    }
+  }
+
+  KDA_DEVICE void clear() {
+#pragma unroll
+    for (int r = 0; r < columns; ++r) {
+#pragma unroll
+      for (int j = 0; j < channels; ++j) s[r][j] = 0.0F;
+    }
+  }
+
+  KDA_DEVICE void store(storage<shape.state_type>* data) {
+    const bool vectored = is_vectored(data);
+#pragma unroll
+    for (int u = 0; u < units; ++u) {
+      storage<shape.state_type> x[unit];
+#pragma unroll
+      for (int e = 0; e < unit; ++e) x[e] = element<shape.state_type>::from_float(at(u, e));
+      bool inside;
+      if (vectored) {
+        const int first = offset(u, 0, inside);
+        if (inside) *reinterpret_cast<uint4*>(data + first) = join_unit<shape.state_type>(x);
+      } else {
+#pragma unroll
+        for (int e = 0; e < unit; ++e) {
+          const int first = offset(u, e, inside);
+          if (inside) data[first] = x[e];
+        }
+      }
+    }
+  }
+
+  // One token: decays S, writes beta k (v - S^T k)^T and reads o = S^T q, into every lane of the
+  // group.  Both sums are over the decayed S, at once: after the write, S^T q has grown by (k . q)
+  // times what was written.
+  template <class Stage>
+  KDA_DEVICE void step(float (&o)[columns], const Stage& stage, int t) {
+    float predicted[columns] = {};
+    float k[channels];
+#pragma unroll
+    for (int r = 0; r < columns; ++r) o[r] = 0.0F;
+#pragma unroll
+    for (int j = 0; j < channels; j += 4) {
+      const int c = channel(j);
+      const float4 decays = *reinterpret_cast<const float4*>(&stage.decay[t][c]);
+      const float4 keys = *reinterpret_cast<const float4*>(&stage.k[t][c]);
+      const float4 queries = *reinterpret_cast<const float4*>(&stage.q[t][c]);
+      const float decay[4] = {decays.x, decays.y, decays.z, decays.w};
+      const float q[4] = {queries.x, queries.y, queries.z, queries.w};
+      k[j] = keys.x, k[j + 1] = keys.y, k[j + 2] = keys.z, k[j + 3] = keys.w;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int r = 0; r < columns; ++r) {
+          s[r][j + i] *= decay[i];
+          predicted[r] += s[r][j + i] * k[j + i];
+          o[r] += s[r][j + i] * q[i];
+        }
+      }
+    }
+    constexpr int neighbour = value_first ? 1 : groups;
+#pragma unroll
+    for (int step = neighbour; step < neighbour * lanes; step *= 2) {
+#pragma unroll
+      for (int r = 0; r < columns; ++r) {
+        predicted[r] += __shfl_xor_sync(0xffffffffU, predicted[r], step);
+        o[r] += __shfl_xor_sync(0xffffffffU, o[r], step);
+      }
+    }
+    const float beta = stage.beta[t];
+    const float qk = stage.qk[t];
+#pragma unroll
+    for (int r = 0; r < columns; ++r) {
+      const float write = beta * (stage.v[t][column(r)] - predicted[r]);
+      o[r] += qk * write;
+#pragma unroll
+      for (int j = 0; j < channels; ++j) s[r][j] += k[j] * write;
+    }
+  }
+
+ private:
+  KDA_DEVICE float& at(int u, int e) {
+    return s[first_row(u) + (value_first ? 0 : e)][first_channel(u) + (value_first ? e : 0)];
+  }
+};
+
+}  // namespace kda::recurrent
