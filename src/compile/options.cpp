@@ -7,9 +7,11 @@ namespace kda::compile {
 
 std::vector<std::string> options(std::string_view target) {
   std::vector<std::string> flags = {
-      fmt::format("--gpu-architecture={}", target), "--std=c++20",
-      "--no-source-include",  // headers come from the table alone
-      "--ptxas-options=-v",   // the report that Resources come from
+      fmt::format("--gpu-architecture={}", target),
+      "--std=c++20",
+      "--device-as-default-execution-space",  // abi/'s constexpr functions carry no __device__
+      "--no-source-include",                  // headers come from the table alone
+      "--ptxas-options=-v",                   // the report that Resources come from
   };
   // From 12.9 on NVRTC keeps a cache of its own, whose hits bring no report.
   const Result<Toolchain> found = toolchain();

@@ -33,7 +33,8 @@ int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 
 
 // The fewest shards on offer that leave a block at most `columns` V columns.
 int shards_for(int value_dim, int columns) {
-  for (const int shards : space()[3].values) {
+  const tunable::Space rows = space();  // outlives the loop
+  for (const int shards : rows[3].values) {
     if (ceil_div(value_dim, shards) <= columns) return shards;
   }
   return space()[3].values.back();
