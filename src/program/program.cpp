@@ -10,6 +10,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/env.hpp"
+
 namespace kda::program {
 
 namespace {
@@ -51,6 +53,11 @@ Result<Ready> find_or_compile(const compose::Recipe& recipe, const compose::Stag
   return Ready{std::move(unit->path), std::move(*found)};
 }
 
+unsigned default_threads() {
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  return static_cast<unsigned>(base::env::integer("KDA_JIT_THREADS", 1, 1024, cores));
+}
+
 // work(0), ..., work(count - 1), each once, on at most `threads` threads, this one among them.
 void in_parallel(std::size_t count, unsigned threads,
                  const std::function<void(std::size_t)>& work) {
@@ -58,7 +65,6 @@ void in_parallel(std::size_t count, unsigned threads,
   const auto drain = [&] {
     for (std::size_t i = next++; i < count; i = next++) work(i);
   };
-  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
   std::vector<std::thread> helpers;
   helpers.reserve(std::min<std::size_t>(threads, count));
   while (helpers.size() + 1 < std::min<std::size_t>(threads, count)) {
@@ -113,6 +119,7 @@ std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
     for (const compose::Stage& stage : recipe.stages) queue.push_back({&recipe, &stage});
   }
 
+  if (threads == 0) threads = default_threads();
   std::vector<std::optional<Result<Ready>>> ready(queue.size());
   in_parallel(queue.size(), threads, [&](std::size_t i) {
     try {

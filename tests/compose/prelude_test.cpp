@@ -56,7 +56,8 @@ TEST_CASE("every field of the golden prelude holds something other than its defa
 
 TEST_CASE("every enumerator is spelled as the templates declare it", "[compose]") {
   const auto text = [](abi::Shape s) { return compose::prelude(s, {}); };
-  CHECK_THAT(text({.qkv_type = abi::DType::f32}), test::contains(".qkv_type = kda::abi::DType::f32"));
+  CHECK_THAT(text({.qkv_type = abi::DType::f32}),
+             test::contains(".qkv_type = kda::abi::DType::f32"));
   CHECK_THAT(text({.gate = abi::Gate::log_decay}),
              test::contains(".gate = kda::abi::Gate::log_decay"));
   CHECK_THAT(text({.gate = abi::Gate::bounded}), test::contains(".gate = kda::abi::Gate::bounded"));

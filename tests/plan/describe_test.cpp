@@ -1,0 +1,46 @@
+#include <string>
+
+#include "plan/plan.hpp"
+#include "problem/problem.hpp"
+#include "strategy/table.hpp"
+#include "support/catch.hpp"
+
+using namespace kda;
+
+TEST_CASE("a plan describes itself to people", "[plan]") {
+  program::Program program;
+  program.recipe.tuning = {{"chunk", 32}, {"shards", 2}};
+  program.recipe.workspace_bytes = 4096;
+  program::Kernel kernel;
+  kernel.stage.name = "prepare";
+  kernel.stage.threads = 128;
+  kernel.stage.shared_bytes = 20480;
+  kernel.path = "sm80/chunk/prepare.cu";
+  kernel.resources = {96, 8, 16, 1024, 312.4};
+  kernel.origin = cache::Origin::built;
+  program.kernels.push_back(kernel);
+  kernel.stage.name = "recurrence";
+  kernel.origin = cache::Origin::disk;
+  program.kernels.push_back(kernel);
+
+  plan::Choice choice{};
+  choice.strategy = strategy::find("chunk");
+  choice.strategy_origin = plan::Origin::cost_model;
+  choice.tuning_origin = plan::Origin::forced;
+  choice.microseconds = 123.45;
+  choice.passed_over = {"recurrent (expected 9000.0 us)"};
+  const Plan::Impl plan{*problem::complete({.heads = 2, .max_tokens = 64}), *device::parse("h200"),
+                        std::move(choice), std::move(program)};
+
+  const std::string text = plan::describe(plan);
+  CHECK_THAT(text, test::contains("NVIDIA H200 (sm_90a), named and not present"));
+  CHECK_THAT(text, test::contains("T=64 N=1 H=2 HV=2 K=128 V=128"));
+  CHECK_THAT(text, test::contains("strategy   chunk (cost model; expected 123."));
+  CHECK_THAT(text, test::contains("tuning     chunk=32 shards=2 (forced)"));
+  CHECK_THAT(text, test::contains("recurrent (expected 9000.0 us)"));
+  CHECK_THAT(text, test::contains("workspace  4096 bytes"));
+  CHECK_THAT(text, test::contains("prepare: sm80/chunk/prepare.cu, 128 threads, 96 registers, 8 "
+                                  "bytes spilled, 1024 + 20480 bytes of shared memory (static + "
+                                  "dynamic), compiled in 312 ms"));
+  CHECK_THAT(text, test::contains("from the disk cache (compiled in 312 ms)"));
+}
