@@ -1,0 +1,59 @@
+#include "compile/library.hpp"
+
+#include <iostream>
+
+#include "compile/kernels.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+
+namespace compile = kda::compile;
+using kda::Code;
+using kda::test::contains;
+using kda::test::Environment;
+using kda::test::run_case_apart;
+using kda::test::Scratch;
+
+TEST_CASE("apart: compile and say how it went", "[.]") {
+  const auto build = compile::compile(kda::test::job_for("sm_90a"), {});
+  std::cout << name_of(build.status().code()) << ": " << build.status().message() << "\n";
+  const auto path = compile::library_path();
+  if (path) std::cout << "from " << *path << "\n";
+}
+
+static const char* const kCompile = "apart: compile and say how it went";
+
+TEST_CASE("without NVRTC a compile fails, listing the paths tried and what would do") {
+  const Scratch scratch;
+  const auto apart = run_case_apart(
+      kCompile, {{"KDA_NVRTC_PATH", "/nowhere/libnvrtc.so.13"}, {"KDA_CACHE_DIR", scratch.path()}});
+  CHECK_THAT(apart.output, contains("compile_failed: no usable NVRTC; tried:"));
+  CHECK_THAT(apart.output, contains("/nowhere/libnvrtc.so.13: cannot open shared object file"));
+  CHECK_THAT(apart.output, contains("set KDA_NVRTC_PATH"));
+}
+
+TEST_CASE("a library that is not NVRTC is refused by the call it lacks") {
+  const Scratch scratch;
+  const auto apart = run_case_apart(
+      kCompile, {{"KDA_NVRTC_PATH", "libm.so.6"}, {"KDA_CACHE_DIR", scratch.path()}});
+  CHECK_THAT(apart.output, contains("compile_failed") && contains("libm.so.6: lacks nvrtc"));
+}
+
+TEST_CASE("KDA_NVRTC_PATH names the library or its directory") {
+  const auto path = compile::library_path();
+  REQUIRE(path);
+  const std::string directory = path->substr(0, path->find_last_of('/'));
+  for (const std::string& named : {*path, directory}) {
+    INFO(named);
+    const Scratch scratch;
+    const auto apart =
+        run_case_apart(kCompile, {{"KDA_NVRTC_PATH", named}, {"KDA_CACHE_DIR", scratch.path()}});
+    CHECK_THAT(apart.output, contains("ok: \n") && contains("from " + directory));
+  }
+}
+
+TEST_CASE("what decides the choice of library changes with the environment") {
+  const std::string before = compile::search_inputs();
+  CHECK(compile::search_inputs() == before);
+  const Environment set("KDA_NVRTC_PATH", "/elsewhere");
+  CHECK(compile::search_inputs() != before);
+}

@@ -1,0 +1,90 @@
+#include "compile/toolchain.hpp"
+
+#include <iostream>
+
+#include "base/file.hpp"
+#include "compile/nvrtc.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+
+namespace compile = kda::compile;
+namespace file = kda::base::file;
+using kda::test::contains;
+using kda::test::run_case_apart;
+using kda::test::Scratch;
+
+namespace {
+
+std::string note_in(const Scratch& scratch) {
+  std::string text;
+  (void)file::read(scratch / "toolchain.txt", 1 << 16, text);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the build is read from the comment that opens the PTX") {
+  CHECK(
+      compile::parse_build("//\n// Compiler Build ID: CL-36424714\n"
+                           "// Cuda compilation tools, release 13.0, V13.0.88\n\n.version 9.0\n") ==
+      "CL-36424714 V13.0.88");
+  CHECK(compile::parse_build("// Compiler Build ID: CL-1\n.version 9.0\n// V13.0.88\n").empty());
+  CHECK(compile::parse_build("").empty());
+}
+
+TEST_CASE("apart: say the identity", "[.]") {
+  const auto identity = compile::identity();
+  std::cout << (identity ? *identity : identity.status().message()) << "\n";
+}
+
+static const char* const kIdentity = "apart: say the identity";
+
+TEST_CASE("a toolchain that was opened once is known again without opening it") {
+  const Scratch scratch;
+  const std::string identity = *compile::identity();
+  const auto run = [&](const char* log) {
+    return run_case_apart(kIdentity, {{"KDA_CACHE_DIR", scratch.path()}, {"KDA_LOG", log}}).output;
+  };
+  CHECK_THAT(run("info"), contains(identity) && contains("NVRTC 1"));
+  const std::string note = note_in(scratch);
+  CHECK_THAT(note, contains("build=\"CL-"));
+  CHECK_THAT(run("info"), contains(identity) && !contains("info: NVRTC"));
+  CHECK(note_in(scratch) == note);
+}
+
+TEST_CASE("a note that is false or damaged is not believed") {
+  const Scratch scratch;
+  const std::string identity = *compile::identity();
+  const auto run = [&] {
+    return run_case_apart(kIdentity, {{"KDA_CACHE_DIR", scratch.path()}}).output;
+  };
+  CHECK_THAT(run(), contains(identity));
+  const std::string good = note_in(scratch);
+  for (const char* stale : {"stamps=\"x", "inputs=1"}) {
+    std::string note = good;
+    const std::size_t at = note.find(std::string(stale, 7));
+    note.replace(at, std::string(stale).size(), stale);
+    note.replace(note.find("CL-"), 4, "CL-X");
+    REQUIRE(file::publish(scratch.path(), scratch / "toolchain.txt", note) == 0);
+    CHECK_THAT(run(), contains(identity) && !contains("CL-X"));
+  }
+  for (const std::string& damaged : {good.substr(0, good.size() / 2), std::string("\0\n=", 3)}) {
+    REQUIRE(file::publish(scratch.path(), scratch / "toolchain.txt", damaged) == 0);
+    CHECK_THAT(run(), contains(identity));
+  }
+}
+
+TEST_CASE("KDA_CACHE=off and ro leave no note") {
+  for (const char* mode : {"off", "ro"}) {
+    const Scratch scratch;
+    const auto apart =
+        run_case_apart(kIdentity, {{"KDA_CACHE_DIR", scratch.path()}, {"KDA_CACHE", mode}});
+    CHECK_THAT(apart.output, contains(*compile::identity()));
+    CHECK(note_in(scratch).empty());
+  }
+}
+
+TEST_CASE("a place where no note can be kept does no harm") {
+  const auto apart = run_case_apart(kIdentity, {{"KDA_CACHE_DIR", "/dev/null/kda"}});
+  CHECK_THAT(apart.output, contains(*compile::identity()));
+}
