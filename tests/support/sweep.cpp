@@ -1,0 +1,153 @@
+#include "support/sweep.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+
+#include "strategy/table.hpp"
+#include "support/rig.hpp"
+
+namespace kda::test {
+namespace {
+
+constexpr int kMostReports = 40;  // failures printed a sweep
+
+double seconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+// One variant over the trials: its plans and what became of them.
+struct Lane {
+  Variant variant;
+  std::vector<Result<Plan>> plans;
+  Tally tally;
+  double worst = 0;
+  std::string worst_trial, first_refusal;
+};
+
+class Sweep {
+ public:
+  Sweep(const char* title, const std::vector<Trial>& trials) : title_(title) {
+    for (const Trial& trial : trials) trials_.push_back(complete(trial));
+  }
+
+  Tally run(const std::vector<Variant>& variants) {
+    const double start = seconds();
+    std::vector<Problem> problems;
+    for (const Trial& trial : trials_) problems.push_back(trial.problem);
+    std::vector<Lane> lanes;
+    for (const Variant& variant : variants) {
+      Options options;
+      options.strategy = variant.strategy;
+      options.tuning = variant.tuning;
+      lanes.push_back({variant, Plan::make_all(problems, options), {}, 0, {}, {}});
+    }
+    const double made = seconds();
+    for (std::size_t i = 0; i < trials_.size(); ++i) try_one(i, lanes);
+    return summarise(lanes, made - start, seconds() - made);
+  }
+
+ private:
+  void try_one(std::size_t i, std::vector<Lane>& lanes) {
+    const Trial& trial = trials_[i];
+    Truth truth(trial);
+    Rig rig(gpu_, trial, truth.tensors());
+    for (Lane& lane : lanes) {
+      const Result<Plan>& plan = lane.plans[i];
+      if (!plan && plan.status().code() == Code::unsupported) {
+        ++lane.tally.refused;
+        if (lane.first_refusal.empty()) lane.first_refusal = plan.status().message();
+        continue;
+      }
+      std::string failure = plan ? rig.run(*plan) : plan.status().message();
+      if (plan && failure.empty() && trial.cu_seqlens.empty()) {
+        failure = truth.judge(rig.outputs());
+        if (truth.last_ratio() > lane.worst) {
+          lane.worst = truth.last_ratio();
+          lane.worst_trial = to_text(trial);
+        }
+      }
+      ++(failure.empty() ? lane.tally.passed : lane.tally.failed);
+      if (!failure.empty()) report(lane, trial, failure);
+      if (!gpu_.usable())
+        throw std::runtime_error(std::string(title_) + ": the device was lost at this trial: " +
+                                 to_text(lane.variant) + " | " + to_text(trial));
+    }
+  }
+
+  void report(const Lane& lane, const Trial& trial, const std::string& failure) {
+    if (++reports_ > kMostReports) return;
+    std::printf("FAILED %s | %s | %s\n    %s\n", title_, to_text(lane.variant).c_str(),
+                to_text(trial).c_str(), failure.c_str());
+    std::fflush(stdout);
+  }
+
+  Tally summarise(const std::vector<Lane>& lanes, double made, double ran) const {
+    Tally all;
+    for (const Lane& lane : lanes) {
+      std::printf("%s | %s: %d passed, %d failed, %d refused; worst %.2f of what is allowed%s%s\n",
+                  title_, to_text(lane.variant).c_str(), lane.tally.passed, lane.tally.failed,
+                  lane.tally.refused, lane.worst, lane.worst > 0 ? " at " : "",
+                  lane.worst_trial.c_str());
+      if (!lane.first_refusal.empty())
+        std::printf("    first refusal: %s\n", lane.first_refusal.c_str());
+      all.passed += lane.tally.passed;
+      all.failed += lane.tally.failed;
+      all.refused += lane.tally.refused;
+    }
+    if (reports_ > kMostReports) std::printf("    ... %d failures in all\n", reports_);
+    std::printf("%s: plans %.1f s, runs %.1f s\n", title_, made, ran);
+    std::fflush(stdout);
+    return all;
+  }
+
+  const char* title_;
+  Gpu gpu_;
+  std::vector<Trial> trials_;
+  int reports_ = 0;
+};
+
+}  // namespace
+
+std::string to_text(const Variant& variant) {
+  if (variant.strategy.empty()) return "planner's choice";
+  return variant.strategy + (variant.tuning.empty() ? "" : " ") + variant.tuning;
+}
+
+std::vector<Variant> every_strategy() {
+  std::vector<Variant> out;
+  for (const strategy::Strategy* row : strategy::table()) out.push_back({row->name, ""});
+  return out;
+}
+
+Tally sweep(const char* title, const std::vector<Trial>& trials,
+            const std::vector<Variant>& variants) {
+  return Sweep(title, trials).run(variants);
+}
+
+Tally compose_only(const char* title, const std::vector<Trial>& trials, const char* target,
+                   const std::vector<Variant>& variants) {
+  Tally tally;
+  for (const Trial& given : trials) {
+    const Trial trial = complete(given);
+    for (const Variant& variant : variants) {
+      Options options;
+      options.target = target;
+      options.strategy = variant.strategy;
+      options.tuning = variant.tuning;
+      const Status status = supports(trial.problem, options);
+      if (status) {
+        ++tally.passed;
+      } else if (status.code() == Code::unsupported) {
+        ++tally.refused;
+      } else if (++tally.failed <= kMostReports) {
+        std::printf("FAILED %s | %s | %s\n    %s\n", title, to_text(variant).c_str(),
+                    to_text(trial).c_str(), status.message().c_str());
+      }
+    }
+  }
+  return tally;
+}
+
+}  // namespace kda::test
