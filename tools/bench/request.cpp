@@ -51,10 +51,13 @@ void add_what(CLI::App& app, Request& request) {
       ->check(CLI::IsMember({"prefill"}));
   app.add_option("--gate-regime", request.regimes, "gate regimes of the named problems")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::IsMember({"strong", "weak", "mixed"}));
-  app.add_option("--strategy", request.strategies, "measure this strategy; repeat to compare");
+  app.add_option("--strategy", request.strategies, "measure this strategy; repeat to compare")
+      ->allow_extra_args(false);
   app.add_option("--tuning", request.tunings,
-                 "fix these tunables, \"chunk=32 shards=2\"; lists and repeats are compared");
+                 "fix these tunables, \"chunk=32 shards=2\"; lists and repeats are compared")
+      ->allow_extra_args(false);
   app.add_flag("--list", request.list, "print the cases and stop");
 }
 
@@ -82,10 +85,7 @@ void add_how(CLI::App& app, Request& request) {
 void add_output(CLI::App& app, Request& request) {
   app.add_option("--json", request.json, "one JSON array, a row a line")->type_name("FILE|-");
   app.add_option("--md", request.md, "the table in Markdown")->type_name("FILE|-");
-  app.add_option("--csv", request.csv, "every value of every row")
-      ->type_name("FILE|-")
-      ->expected(0, 1)
-      ->default_str("-");
+  app.add_option("--csv", request.csv, "every value of every row")->type_name("FILE|-");
   app.add_flag("--quiet", request.quiet, "no progress on stderr");
 }
 

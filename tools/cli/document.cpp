@@ -21,7 +21,7 @@ Document::~Document() = default;
 
 void Document::add(const std::string& section, const Json& rows, std::span<const Column> columns) {
   parts_->sections[section] = rows;
-  if (format_ != Format::table && format_ != Format::md) return;
+  if (!for_people()) return;
   if (!text_.empty()) text_ += "\n";
   text_ += format_ == Format::md ? fmt::format("## {}\n\n", section) : fmt::format("{}\n", section);
   text_ += rows.empty() ? "none\n" : render(rows, columns, format_);

@@ -30,6 +30,8 @@ class Document {
   void add(const std::string& section, const Json& rows, std::span<const Column> columns);
   // A line for people: shown by table and md only.
   void say(const std::string& line);
+  // table or md
+  bool for_people() const { return format_ == Format::table || format_ == Format::md; }
   // Throws Failure where it cannot be written.
   void print() const;
 

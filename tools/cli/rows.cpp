@@ -31,9 +31,15 @@ const Json* find(const Json& row, std::string_view key) {
   return at;
 }
 
+// Tables show the beginning of a compiler's log; the other formats carry all of it.
+std::string first_line(const std::string& text) {
+  const std::size_t end = text.find('\n');
+  return end == std::string::npos ? text : text.substr(0, end) + " ...";
+}
+
 std::string cell(const Json* value, int decimals) {
   if (value == nullptr || value->is_null()) return "-";
-  if (value->is_string()) return value->get<std::string>();
+  if (value->is_string()) return first_line(value->get<std::string>());
   if (value->is_boolean()) return value->get<bool>() ? "yes" : "no";
   if (value->is_number_float()) {
     const double number = value->get<double>();
@@ -77,8 +83,16 @@ std::string line(const Cells& cells, const std::vector<std::size_t>& widths,
     if (i > 0) text += between;
     text += right[i] ? pad + cells[i] : cells[i] + pad;
   }
-  while (text.ends_with(' ')) text.pop_back();
   return text;
+}
+
+std::string without_trailing_blanks(const std::string& text) {
+  std::string kept;
+  for (const char c : text) {
+    if (c == '\n') kept.resize(kept.find_last_not_of(' ') + 1);
+    kept += c;
+  }
+  return kept;
 }
 
 std::string table(const Json& rows, std::span<const Column> columns, bool markdown) {
@@ -108,7 +122,7 @@ std::string table(const Json& rows, std::span<const Column> columns, bool markdo
     text += edge + line(rule, widths, right, between) + end;
   }
   for (const Cells& cells : lines) text += edge + line(cells, widths, right, between) + end;
-  return text;
+  return markdown ? text : without_trailing_blanks(text);
 }
 
 void flatten(const Json& value, const std::string& name, Json& out) {

@@ -65,8 +65,7 @@ std::vector<Plan> make_plans(const std::string& target) {
 }
 
 void describe(const Prefill& prefill, const Plan& plan) {
-  fmt::print("\n{}\n{}\nworkspace: {} bytes\n", prefill.name, plan.describe(),
-             plan.workspace_bytes());
+  fmt::print("\n{}\n{}", prefill.name, plan.describe());
 }
 
 bench::Buffer upload(const bench::Gpu& gpu, const void* host, std::size_t bytes) {

@@ -65,20 +65,25 @@ class Builder {
     work.recipe = std::move(choice->recipe);
   }
 
-  // In batches wide enough for every job, so that progress shows.
+  // In batches wide enough for every job, so that progress shows; a batch is for one device.
   void build() {
     const unsigned jobs =
         request_.jobs > 0 ? request_.jobs : std::max(1U, std::thread::hardware_concurrency());
-    const std::size_t batch = std::size_t{4} * jobs;
-    cli::Progress progress(request_.output.err, (order_.size() + batch - 1) / batch,
-                           request_.output.quiet);
-    for (std::size_t first = 0; first < order_.size();) {
-      // A batch is for one device.
+    const std::size_t most = std::size_t{4} * jobs;
+    std::vector<std::size_t> ends;
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      const std::size_t first = ends.empty() ? 0 : ends.back();
+      const bool other_device =
+          i > first && works_[order_[i]].target != works_[order_[first]].target;
+      if (other_device || i == first + most) ends.push_back(i);
+    }
+    ends.push_back(order_.size());
+
+    cli::Progress progress(request_.output.err, ends.size(), request_.output.quiet);
+    std::size_t first = 0;
+    for (const std::size_t end : ends) {
+      if (first == end) continue;
       const Target& target = *works_[order_[first]].target;
-      std::size_t end = first;
-      while (end < order_.size() && end < first + batch && works_[order_[end]].target == &target) {
-        ++end;
-      }
       progress.step(
           fmt::format("{}: recipes {} to {} of {}", target.name, first + 1, end, order_.size()));
       build(target, first, end, jobs);
@@ -92,6 +97,10 @@ class Builder {
     if (!refused_.empty()) document.add("not served", refused_, kRefusals);
     if (!failed_.empty()) document.add("failed", failed_, kRefusals);
     document.print();
+    if (!failed_.empty() && document.for_people()) {
+      fmt::print(request_.output.err, "the first failure in full:\n{}\n",
+                 failed_[0]["why"].get<std::string>());
+    }
     return failed_.empty() && !rows_.empty() ? cli::kOk : cli::kFailed;
   }
 

@@ -50,21 +50,24 @@ Json tunables() {
   return rows;
 }
 
+std::string folders_of(const device::Family& family) {
+  const std::string folder = family.folder;
+  return folder == family.fallback ? folder : folder + ", then " + family.fallback;
+}
+
 Json devices() {
   Json rows = Json::array();
   for (const std::string& word : device::known_names()) {
     const device::Device device = cli::must(device::parse(word));
     const Result<device::Family> family = device::family_of(device);
-    rows.push_back(
-        {{"word", word},
-         {"name", device.name},
-         {"capability", fmt::format("{}.{}", device.major, device.minor)},
-         {"target", family ? Json(family->target) : Json(nullptr)},
-         {"folders", family ? Json(fmt::format("{}, then {}", family->folder, family->fallback))
-                            : Json(nullptr)},
-         {"multiprocessors", device.multiprocessors},
-         {"shared_kb", static_cast<double>(device.shared_per_block) / 1024},
-         {"l2_mb", static_cast<double>(device.l2_bytes) / (1 << 20)}});
+    rows.push_back({{"word", word},
+                    {"name", device.name},
+                    {"capability", fmt::format("{}.{}", device.major, device.minor)},
+                    {"target", family ? Json(family->target) : Json(nullptr)},
+                    {"folders", family ? Json(folders_of(*family)) : Json(nullptr)},
+                    {"multiprocessors", device.multiprocessors},
+                    {"shared_kb", static_cast<double>(device.shared_per_block) / 1024},
+                    {"l2_mb", static_cast<double>(device.l2_bytes) / (1 << 20)}});
   }
   return rows;
 }

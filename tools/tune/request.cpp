@@ -72,9 +72,12 @@ void add_configuration(CLI::App& app, Request& request) {
   app.add_option("problem", request.problems, "case names, or problems in words as kda-bench")
       ->type_name("CASE|WORDS");
   app.add_option("--arch", request.archs, "devices or targets, present or not: sm_89,sm_90a,h200")
-      ->delimiter(',');
-  app.add_option("--strategy", request.strategies, "only this strategy; may be repeated");
-  app.add_option("--tuning", request.tunings, "fix these tunables, \"chunk=32 shards=2\"");
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--strategy", request.strategies, "only this strategy; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--tuning", request.tunings, "fix these tunables, \"chunk=32 shards=2\"")
+      ->allow_extra_args(false);
   app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library");
 }
 

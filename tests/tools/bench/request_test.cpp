@@ -1,0 +1,80 @@
+#include "bench/request.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "bench/device_tensors.hpp"
+#include "bench/variant.hpp"
+#include "reference/cases.hpp"
+#include "support/catch.hpp"
+#include "tools/run_tool.hpp"
+
+using namespace kda;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+test::Ran run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "kda-bench");
+  return test::run_tool(&bench::main_of_bench, arguments);
+}
+
+}  // namespace
+
+TEST_CASE("kda-bench --help shows the words, examples and exit codes", "[tools]") {
+  const test::Ran ran = run({"--help"});
+  CHECK(ran.code == 0);
+  for (const char* part : {"kda-bench --suite prefill", "gate_regime=strong|weak|mixed",
+                           "kda-bench \"T=8192 H=64 gate_regime=weak\"", "--time-budget",
+                           "Exit codes", "lower_bound=-5"}) {
+    CHECK_THAT(ran.out, test::contains(part));
+  }
+}
+
+TEST_CASE("kda-bench --list names every case", "[tools]") {
+  const test::Ran ran = run({"--list"});
+  CHECK(ran.code == 0);
+  for (const reference::Case& row : reference::cases()) {
+    CHECK_THAT(ran.out, test::contains(row.name));
+  }
+  const test::Ran json = run({"--list", "--json", "-"});
+  CHECK(Json::parse(json.out).size() == reference::cases().size());
+}
+
+TEST_CASE("a wrong command line is exit code 2, with the known words", "[tools]") {
+  const auto wrong = [](std::vector<std::string> arguments, const char* said) {
+    const test::Ran ran = run(std::move(arguments));
+    INFO(ran.err);
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains(said));
+  };
+  wrong({}, "--suite prefill");
+  wrong({"h65"}, "gva16_64");
+  wrong({"T=64 H=2 heads=2"}, "gate_regime");
+  wrong({"--suite", "decode"}, "prefill");
+  wrong({"h64", "--gate-regime", "mild"}, "strong");
+  wrong({"h64", "--repeat", "3"}, "--repeat");
+}
+
+TEST_CASE("an option takes one value, so that a case may follow it", "[tools]") {
+  // Both once swallowed the case's name.
+  CHECK_THAT(run({"--strategy", "chunk", "h65"}).err, test::contains("\"h65\""));
+  CHECK_THAT(run({"--tuning", "chunk=32", "h65"}).err, test::contains("\"h65\""));
+}
+
+TEST_CASE("strategies and tunings combine, lists expanded", "[tools]") {
+  const auto wanted = bench::wanted_variants({"chunk", "recurrent"}, {"threads=64,128"});
+  REQUIRE(wanted.size() == 4);
+  CHECK(wanted[1].strategy == "chunk");
+  CHECK(wanted[1].tuning == "threads=128");
+  CHECK(wanted[2].strategy == "recurrent");
+  REQUIRE(bench::wanted_variants({}, {}).size() == 1);
+  CHECK(bench::wanted_variants({}, {})[0].strategy.empty());
+}
+
+TEST_CASE("the rotation is far past the L2 and within the memory", "[tools]") {
+  CHECK(bench::rotation(1e9, 60e6, 140e9) == 2);
+  CHECK(bench::rotation(50e6, 60e6, 140e9) == 6);
+  CHECK(bench::rotation(1e5, 60e6, 140e9) == 64);
+  CHECK(bench::rotation(1e9, 60e6, 1.5e9) == 1);
+  CHECK(bench::rotation(1e9, 60e6, 0.5e9) == 0);
+}

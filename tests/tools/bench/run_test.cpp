@@ -1,0 +1,148 @@
+// kda-bench from its command line to its rows, on a driver that computes on the host.
+#include "bench/run.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/subject.hpp"
+#include "reference/inputs.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+#include "tools/fake_gpu.hpp"
+#include "tools/run_tool.hpp"
+
+using namespace kda;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+const std::string words = "T=24 H=1 HV=2 K=16 V=16 layout=key_first";
+
+test::Ran bench_with(const test::Scratch& scratch, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"kda-bench", "--cache-dir", scratch / "cache", "--repeats",
+                                       "3", "--json", "-", "--strategy", "recurrent"});
+  return test::run_tool(&bench::main_of_bench, arguments);
+}
+
+// The fake device computes this problem.
+void serve(test::FakeGpu& gpu, const std::string& text) {
+  const cli::Subject subject = cli::subjects_of(text, {})->front();
+  gpu.shape =
+      reference::make_tensors(subject.problem, subject.problem.max_tokens, subject.cu_seqlens);
+}
+
+}  // namespace
+
+TEST_CASE("a right kernel is verified, timed and reported with its circumstances", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  const test::Ran ran = bench_with(scratch, {words, "--gate-regime", "strong,weak,mixed"});
+  INFO(ran.err);
+  CHECK(ran.code == 0);
+  const Json rows = Json::parse(ran.out);
+  REQUIRE(rows.size() == 3);
+  for (const Json& row : rows) {
+    CHECK(row["status"] == "ok");
+    CHECK(row["strategy"] == "recurrent");
+    CHECK(row["gpu_us"]["median"] > 0);
+    CHECK(row["gpu_us"]["n"] == 3);
+    CHECK(row["calls_a_graph"] >= 5);
+    CHECK(row["call_us"]["median"] > 0);
+    CHECK(row["run_ns"]["n"] >= 16);
+    CHECK(row["gb_per_s"] > 0);
+    CHECK(row["o_rel_l2"] < 5e-3);
+    CHECK(row["heads_verified"] == 2);
+    CHECK(row["kernels"]["step"]["registers"] > 0);
+    CHECK(row["make"]["cold_ms"] > row["make"]["disk_ms"]);
+    CHECK(row["device"] == "Fake GPU");
+    CHECK(row["driver"].get<std::string>().find("CUDA 13.0") != std::string::npos);
+    for (const char* key : {"nvrtc", "version", "commit", "command", "date", "tuning"}) {
+      CHECK(row[key].get<std::string>() != "");
+    }
+  }
+  CHECK(rows[1]["regime"] == "weak");
+}
+
+TEST_CASE("variants of one run are compared side by side", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  const test::Ran ran =
+      bench_with(scratch, {words, "--quick", "--tuning", "threads=64,128 columns=4"});
+  INFO(ran.err);
+  CHECK(ran.code == 0);
+  const Json rows = Json::parse(ran.out);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["wanted_tuning"] == "threads=64 columns=4");
+  CHECK(rows[1]["wanted_tuning"] == "threads=128 columns=4");
+  CHECK_FALSE(rows[0].contains("make"));
+}
+
+TEST_CASE("a kernel that writes nothing is wrong and not timed", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  gpu.writes = false;
+  const test::Scratch scratch;
+  const test::Ran ran = bench_with(scratch, {words, "--quick"});
+  CHECK(ran.code == 1);
+  const Json row = Json::parse(ran.out)[0];
+  CHECK_THAT(row["status"].get<std::string>(), test::contains("WRONG: o: element 0"));
+  CHECK_FALSE(row.contains("gpu_us"));
+  CHECK(gpu.launches == 1);
+  CHECK_THAT(ran.err, test::contains("WRONG"));
+}
+
+TEST_CASE("a kernel off by one percent is wrong and not timed", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  gpu.o_factor = 1.01;
+  const test::Scratch scratch;
+  const test::Ran ran = bench_with(scratch, {words, "--quick"});
+  CHECK(ran.code == 1);
+  CHECK_THAT(Json::parse(ran.out)[0]["status"].get<std::string>(),
+             test::contains("WRONG: o: rel-L2"));
+}
+
+TEST_CASE("a profile run launches once and verifies nothing", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  gpu.writes = false;
+  const test::Scratch scratch;
+  const test::Ran ran = bench_with(scratch, {words, "--profile"});
+  CHECK(ran.code == 0);
+  CHECK(gpu.launches == 1);
+}
+
+TEST_CASE("a spent time budget skips with a word", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  const test::Ran ran = bench_with(
+      scratch, {words, "--quick", "--gate-regime", "strong,weak", "--time-budget", "1e-9"});
+  const Json rows = Json::parse(ran.out);
+  REQUIRE(rows.size() == 2);
+  CHECK_THAT(rows[1]["status"].get<std::string>(), test::contains("time budget"));
+  CHECK_THAT(ran.err, test::contains("time budget"));
+}
+
+TEST_CASE("a problem that does not fit is skipped and fails the run, the next one runs",
+          "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  const test::Ran ran = bench_with(scratch, {"T=65536 H=8", words, "--quick"});
+  CHECK(ran.code == 1);
+  const Json rows = Json::parse(ran.out);
+  REQUIRE(rows.size() == 2);
+  CHECK_THAT(rows[0]["status"].get<std::string>(), test::contains("GB are free"));
+  CHECK(rows[1]["status"] == "ok");
+}
+
+TEST_CASE("an unknown tunable makes no measurement and exit code 2", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  const test::Ran ran = bench_with(scratch, {words, "--quick", "--tuning", "warps=4"});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, test::contains("columns"));
+}

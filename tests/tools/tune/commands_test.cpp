@@ -1,0 +1,184 @@
+#include "tune/commands.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+#include "tools/run_tool.hpp"
+
+using namespace kda;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+const std::string small = "T=256 H=2 K=64 V=64";
+
+test::Ran run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "kda-tune");
+  return test::run_tool(&tune_tool::main_of_tune, arguments);
+}
+
+Json json_of(const test::Ran& ran) {
+  INFO(ran.err);
+  REQUIRE(ran.code == 0);
+  return Json::parse(ran.out);
+}
+
+}  // namespace
+
+TEST_CASE("every subcommand of kda-tune helps with examples", "[tools]") {
+  const test::Ran all = run({"--help"});
+  CHECK(all.code == 0);
+  CHECK_THAT(all.out, test::contains("Exit codes"));
+  for (const std::string name : {"doctor", "list", "build", "explain", "dump"}) {
+    CHECK_THAT(all.out, test::contains("kda-tune " + name));
+    const test::Ran ran = run({name, "--help"});
+    CHECK(ran.code == 0);
+    CHECK_THAT(ran.out, test::contains("Examples:\n  kda-tune " + name));
+  }
+}
+
+TEST_CASE("doctor reports as JSON what it checked", "[tools]") {
+  const test::Scratch scratch;
+  const test::Environment cache("KDA_CACHE_DIR", scratch / "cache");
+  const test::Ran ran = run({"doctor", "--json"});
+  const Json document = Json::parse(ran.out);
+  bool broken = false;
+  for (const Json& check : document["checks"]) broken = broken || check["state"] == "bad";
+  CHECK(ran.code == (broken ? 1 : 0));
+  CHECK(document["checks"][0]["check"] == "kda");
+  CHECK(document["checks"][1]["check"] == "NVRTC");
+  bool named = false;
+  for (const Json& row : document["environment"]) {
+    named = named || (row["name"] == "KDA_CACHE_DIR" && row["value"] == scratch / "cache");
+  }
+  CHECK(named);
+}
+
+TEST_CASE("list shows strategies, tunables, devices and cases", "[tools]") {
+  const Json document = json_of(run({"list", "-o", "json"}));
+  CHECK(document["strategies"].size() >= 2);
+  bool chunk = false;
+  for (const Json& row : document["tunables"]) {
+    CHECK_FALSE(row["values"].empty());
+    CHECK_FALSE(row["meaning"].get<std::string>().empty());
+    chunk = chunk || (row["strategy"] == "chunk" && row["name"] == "chunk");
+  }
+  CHECK(chunk);
+  CHECK(document["devices"].size() > 5);
+  CHECK(document["cases"].size() == 23);
+  CHECK_THAT(run({"list"}).out, test::contains("token by token"));
+}
+
+TEST_CASE("build compiles for devices that are not there, and the cache keeps it", "[tools]") {
+  const test::Scratch scratch;
+  const std::vector<std::string> command = {
+      "build", small,  "--strategy", "chunk", "--arch",      "sm_89,sm_90a",
+      "-o",    "json", "--jobs",     "2",     "--cache-dir", scratch / "cache"};
+  const Json first = json_of(run(command));
+  REQUIRE(first["kernels"].size() == 4);  // two stages, two devices
+  for (const Json& row : first["kernels"]) {
+    CHECK(row["strategy"] == "chunk");
+    CHECK(row["registers"] > 0);
+    CHECK(row["spill_bytes"] == 0);
+    CHECK(row["cubin_bytes"] > 1000);
+    CHECK(row["compile_ms"] > 1);
+    CHECK(row["origin"] == "built");
+    CHECK(row["key"].get<std::string>().size() == 32);
+  }
+  CHECK(first["kernels"][0]["arch"] == "sm_89");
+  CHECK(first["kernels"][3]["arch"] == "sm_90a");
+  for (const Json& row : json_of(run(command))["kernels"]) CHECK(row["origin"] == "memory");
+
+  const Json explained = json_of(run({"explain", small, "--strategy", "chunk", "--arch", "sm_89",
+                                      "-o", "json", "--cache-dir", scratch / "cache"}));
+  CHECK(explained["kernels"][0]["key"] == first["kernels"][0]["key"]);
+  CHECK(explained["kernels"][0]["origin"] == "memory");
+}
+
+TEST_CASE("a list of tunings is a list of builds, and what cannot be served says why", "[tools]") {
+  const test::Scratch scratch;
+  const Json document =
+      json_of(run({"build", small, "--strategy", "recurrent", "--tuning", "threads=64,128",
+                   "--arch", "sm_90a", "-o", "json", "--cache-dir", scratch / "cache"}));
+  CHECK(document["kernels"].size() == 2);
+  const test::Ran bad = run({"build", small, "--strategy", "recurrent", "--tuning", "warps=3",
+                             "--arch", "sm_90a", "--cache-dir", scratch / "cache"});
+  CHECK(bad.code == 2);
+  CHECK_THAT(bad.err, test::contains("columns"));
+}
+
+TEST_CASE("explain marks one strategy as chosen and compiles nothing", "[tools]") {
+  const test::Scratch scratch;
+  const Json document = json_of(
+      run({"explain", "h64", "--arch", "h200", "-o", "json", "--cache-dir", scratch / "cache"}));
+  int chosen = 0;
+  for (const Json& row : document["candidates"]) {
+    if (row["chosen"] == true) ++chosen;
+    CHECK_FALSE(row["why"].get<std::string>().empty());
+  }
+  CHECK(chosen == 1);
+  for (const Json& row : document["kernels"]) CHECK(row["origin"] == "not compiled");
+  bool compiler = false;
+  for (const Json& row : document["key fields"]) compiler = compiler || row["field"] == "compiler";
+  CHECK(compiler);
+}
+
+TEST_CASE("dump shows the composed source and the templates it reaches", "[tools]") {
+  const test::Ran ran =
+      run({"dump", small, "--strategy", "chunk", "--arch", "sm_90a", "--stage", "recurrence"});
+  CHECK(ran.code == 0);
+  CHECK_THAT(ran.out, test::contains("#define KDA_TUNING {"));
+  CHECK_THAT(ran.out, test::contains("chunk/recurrence.cu\""));
+  CHECK_THAT(ran.out, test::contains("//   abi/chunk.h"));
+  CHECK(ran.out.find("prepare.cu") == std::string::npos);
+}
+
+TEST_CASE("dump shows PTX and resources", "[tools]") {
+  const test::Scratch scratch;
+  const test::Ran ptx = run({"dump", small, "--strategy", "recurrent", "--arch", "sm_89", "--ptx"});
+  CHECK(ptx.code == 0);
+  CHECK_THAT(ptx.out, test::contains(".target sm_89"));
+  CHECK_THAT(ptx.out, test::contains("kda_recurrent_step"));
+  const Json needs = json_of(run({"dump", small, "--strategy", "recurrent", "--arch", "sm_89",
+                                  "--resources", "-o", "json", "--cache-dir", scratch / "cache"}));
+  CHECK(needs["kernels"][0]["registers"] > 0);
+}
+
+TEST_CASE("dump --sass disassembles or says what is missing", "[tools]") {
+  const test::Scratch scratch;
+  const test::Ran ran = run({"dump", small, "--strategy", "recurrent", "--arch", "sm_89", "--sass",
+                             "--cache-dir", scratch / "cache"});
+  if (ran.code == 0) {
+    CHECK_THAT(ran.out, test::contains("EXIT"));
+  } else {
+    CHECK(ran.code == 1);
+    CHECK_THAT(ran.err, test::contains("nvdisasm"));
+  }
+}
+
+TEST_CASE("wrong words are exit code 2, with the known ones", "[tools]") {
+  const auto wrong = [](std::vector<std::string> arguments, const char* said) {
+    const test::Ran ran = run(std::move(arguments));
+    INFO(ran.err);
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains(said));
+  };
+  wrong({}, "subcommand");
+  wrong({"explain"}, "kda-tune list");
+  wrong({"explain", "h64", "h32"}, "2 problems");
+  wrong({"explain", "h65"}, "gva16_64");
+  wrong({"explain", "h64", "--arch", "sm_70"}, "sm_90a");
+  wrong({"explain", "h64", "--strategy", "flash"}, "recurrent");
+  wrong({"dump", "h64", "--strategy", "chunk", "--arch", "sm_90a", "--stage", "fold"}, "prepare");
+  wrong({"list", "-o", "xml"}, "jsonl");
+}
+
+TEST_CASE("every format of list prints", "[tools]") {
+  for (const char* format : {"table", "json", "jsonl", "csv", "md"}) {
+    const test::Ran ran = run({"list", "-o", format});
+    INFO(format);
+    CHECK(ran.code == 0);
+    CHECK_THAT(ran.out, test::contains("recurrent"));
+  }
+}
