@@ -1,0 +1,67 @@
+// Trials in words, and the two tests that every list of them gets.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "problem/problem.hpp"
+#include "support/catch.hpp"
+#include "support/gpu.hpp"
+#include "support/sweep.hpp"
+
+namespace kda::test {
+
+// The words of problem::to_text over K = V = 64, two heads, states given and wanted.
+inline Trial trial(const std::string& words, std::vector<std::int64_t> lengths,
+                   const reference::InputSpec& inputs = {}) {
+  Problem base{.heads = 2, .value_heads = 2, .key_dim = 64, .value_dim = 64};
+  base.initial_state = base.final_state = true;
+  const auto problem = problem::parse(words, base);
+  INFO(problem.status().message());
+  REQUIRE(problem);
+  Trial out;
+  out.problem = *problem;
+  out.lengths = std::move(lengths);
+  out.inputs = inputs;
+  return out;
+}
+
+inline std::string qkv(const char* type) { return std::string("qkv=") + type + " "; }
+// A problem's three input types at once.
+inline std::string all_types(const char* type) {
+  const std::string name = type;
+  return "qkv=" + name + " g=" + name + " beta=" + name + " ";
+}
+inline constexpr const char* kTypes[] = {"bf16", "f16", "f32"};
+
+// Tagged [gpu]: all right on the device, and something was run.
+inline void check_on_device(const char* title, const std::vector<Trial>& trials,
+                            const std::vector<Variant>& variants = every_strategy()) {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  const Tally tally = sweep(title, trials, variants);
+  CHECK(tally.failed == 0);
+  CHECK(tally.passed > 0);
+}
+
+// On any host: every trial is a legal problem that each variant composes kernels for.
+inline void check_composes(const char* title, const std::vector<Trial>& trials,
+                           const std::vector<Variant>& variants = every_strategy()) {
+  const Tally tally = compose_only(title, trials, "sm_90a", variants);
+  CHECK(tally.failed == 0);
+  CHECK(tally.refused == 0);
+  CHECK(tally.passed == static_cast<int>(trials.size() * variants.size()));
+}
+
+}  // namespace kda::test
+
+// A list of trials as two test cases, on the device and composed without one.
+#define KDA_SWEEP(title, list)                                  \
+  TEST_CASE("every strategy, on the device: " title, "[gpu]") { \
+    kda::test::check_on_device(title, list());                  \
+  }                                                             \
+  TEST_CASE("every strategy composes: " title) { kda::test::check_composes(title, list()); }
