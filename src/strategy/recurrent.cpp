@@ -17,8 +17,6 @@ using abi::recurrent::Geometry;
 using abi::recurrent::Tuning;
 
 constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid, along x
-constexpr int kMaxThreads = 2048;                // a multiprocessor
-constexpr int kRegisters = 65536;                // a multiprocessor
 // Elements of the state that a thread can keep beside its keys and sums without spilling.
 constexpr int kMaxElements = 128;
 
@@ -145,12 +143,10 @@ double estimate(const Problem& problem, const device::Device& device,
   const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
 
   const int elements = elements_of(geometry, tuning);
-  const int registers = std::min(elements + geometry.lane_channels + 48, 255) * tuning.threads;
-  const int resident = std::max(std::min(kMaxThreads / tuning.threads, kRegisters / registers), 1);
   const auto blocks = blocks_of(problem, geometry);
   const auto per_multiprocessor =
       (blocks + device.multiprocessors - 1) / std::max(device.multiprocessors, 1);
-  const auto waves = (per_multiprocessor + resident - 1) / resident;
+  const auto waves = (per_multiprocessor + geometry.resident - 1) / geometry.resident;
 
   // A multiprocessor issues four warps' instructions a cycle.
   const double issue = static_cast<double>(per_multiprocessor) * tuning.threads / 32 *

@@ -29,6 +29,7 @@ struct Geometry {
   int block_columns;   // V columns a block keeps
   int slices;          // blocks that share the V of one head
   int tokens;          // tokens staged in shared memory at once
+  int resident;        // blocks a multiprocessor whose registers hold all this without spills
 };
 
 // A lane keeps whole 16-byte units of the state: along K in [V, K], along V in [K, V].
@@ -43,6 +44,10 @@ constexpr Geometry geometry_of(const Shape& shape, const Tuning& tuning) {
   g.block_columns = tuning.threads / tuning.lanes * tuning.columns;
   g.slices = (shape.value_dim + g.block_columns - 1) / g.block_columns;
   g.tokens = tuning.threads / 32 < 4 ? tuning.threads / 32 : 4;
+  // The state, four sums a column, what the next token brings of every 64 channels, the rest.
+  const int registers = (g.lane_channels + 4) * tuning.columns + g.padded_key_dim / 8 + 72;
+  g.resident = 65536 / tuning.threads / registers;
+  if (g.resident < 1) g.resident = 1;
   return g;
 }
 

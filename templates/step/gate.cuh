@@ -28,12 +28,13 @@ KDA_DEVICE float decay(float g, float rate, float bias, float lower_bound) {
 }
 
 template <abi::Shape shape>
+KDA_DEVICE float log_gate_rate(const float* A_log, int head) {
+  return shape.gate == abi::Gate::log_decay || A_log == nullptr ? 0.0F : A_log[head];
+}
+
+template <abi::Shape shape>
 KDA_DEVICE float gate_rate(const float* A_log, int head) {
-  if constexpr (shape.gate == abi::Gate::log_decay) {
-    return 1.0F;
-  } else {
-    return A_log == nullptr ? 1.0F : expf(A_log[head]);
-  }
+  return expf(log_gate_rate<shape>(A_log, head));
 }
 
 template <abi::Shape shape>

@@ -118,22 +118,26 @@ struct State {
   }
 
   KDA_DEVICE void store(storage<shape.state_type>* data) {
-    const bool vectored = is_vectored(data);
+    if (is_vectored(data)) {
+#pragma unroll
+      for (int u = 0; u < units; ++u) {
+        storage<shape.state_type> x[unit];
+        pack(u, x);
+        bool inside;
+        const int first = offset(u, 0, inside);
+        if (inside) *reinterpret_cast<uint4*>(data + first) = join_unit<shape.state_type>(x);
+      }
+      return;
+    }
 #pragma unroll
     for (int u = 0; u < units; ++u) {
       storage<shape.state_type> x[unit];
+      pack(u, x);
 #pragma unroll
-      for (int e = 0; e < unit; ++e) x[e] = element<shape.state_type>::from_float(at(u, e));
-      bool inside;
-      if (vectored) {
-        const int first = offset(u, 0, inside);
-        if (inside) *reinterpret_cast<uint4*>(data + first) = join_unit<shape.state_type>(x);
-      } else {
-#pragma unroll
-        for (int e = 0; e < unit; ++e) {
-          const int first = offset(u, e, inside);
-          if (inside) data[first] = x[e];
-        }
+      for (int e = 0; e < unit; ++e) {
+        bool inside;
+        const int to = offset(u, e, inside);
+        if (inside) data[to] = x[e];
       }
     }
   }
@@ -144,25 +148,20 @@ struct State {
   template <class Stage>
   KDA_DEVICE void step(float (&o)[columns], const Stage& stage, int t) {
     float predicted[columns] = {};
-    float k[channels];
 #pragma unroll
     for (int r = 0; r < columns; ++r) o[r] = 0.0F;
 #pragma unroll
     for (int j = 0; j < channels; j += 4) {
-      const int c = channel(j);
-      const float4 decays = *reinterpret_cast<const float4*>(&stage.decay[t][c]);
-      const float4 keys = *reinterpret_cast<const float4*>(&stage.k[t][c]);
-      const float4 queries = *reinterpret_cast<const float4*>(&stage.q[t][c]);
-      const float decay[4] = {decays.x, decays.y, decays.z, decays.w};
-      const float q[4] = {queries.x, queries.y, queries.z, queries.w};
-      k[j] = keys.x, k[j + 1] = keys.y, k[j + 2] = keys.z, k[j + 3] = keys.w;
+      const Four decay(&stage.decay[t][channel(j)]);
+      const Four k(&stage.k[t][channel(j)]);
+      const Four q(&stage.q[t][channel(j)]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
 #pragma unroll
         for (int r = 0; r < columns; ++r) {
-          s[r][j + i] *= decay[i];
-          predicted[r] += s[r][j + i] * k[j + i];
-          o[r] += s[r][j + i] * q[i];
+          s[r][j + i] *= decay.x[i];
+          predicted[r] += s[r][j + i] * k.x[i];
+          o[r] += s[r][j + i] * q.x[i];
         }
       }
     }
@@ -175,18 +174,37 @@ struct State {
         o[r] += __shfl_xor_sync(0xffffffffU, o[r], step);
       }
     }
-    const float beta = stage.beta[t];
-    const float qk = stage.qk[t];
+    float write[columns];
 #pragma unroll
     for (int r = 0; r < columns; ++r) {
-      const float write = beta * (stage.v[t][column(r)] - predicted[r]);
-      o[r] += qk * write;
+      write[r] = stage.beta[t] * (stage.v[t][column(r)] - predicted[r]);
+      o[r] += stage.qk[t] * write[r];
+    }
 #pragma unroll
-      for (int j = 0; j < channels; ++j) s[r][j] += k[j] * write;
+    for (int j = 0; j < channels; j += 4) {
+      const Four k(&stage.k[t][channel(j)]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int r = 0; r < columns; ++r) s[r][j + i] += k.x[i] * write[r];
+      }
     }
   }
 
  private:
+  // Four neighbouring floats of shared memory.
+  struct Four {
+    float x[4];
+    KDA_DEVICE explicit Four(const float* at) {
+      const float4 all = *reinterpret_cast<const float4*>(at);
+      x[0] = all.x, x[1] = all.y, x[2] = all.z, x[3] = all.w;
+    }
+  };
+
+  KDA_DEVICE void pack(int u, storage<shape.state_type> (&x)[unit]) {
+#pragma unroll
+    for (int e = 0; e < unit; ++e) x[e] = element<shape.state_type>::from_float(at(u, e));
+  }
   KDA_DEVICE float& at(int u, int e) {
     return s[first_row(u) + (value_first ? 0 : e)][first_channel(u) + (value_first ? e : 0)];
   }

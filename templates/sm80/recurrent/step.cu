@@ -48,7 +48,7 @@ KDA_DEVICE void write_output(storage<shape.qkv_type>* row, const State& state,
 
 }  // namespace kda
 
-extern "C" __global__ void __launch_bounds__(kda::tune.threads, 1)
+extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.resident)
     kda_recurrent_step(const __grid_constant__ kda::abi::recurrent::StepArgs args) {
   using namespace kda;
   __shared__ Stage stages[2];
@@ -71,7 +71,8 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, 1)
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(args.in, n);
   const i64 length = sequence.length();
   Tokens tokens(args.in, n, sequence.begin, head, state.block_column);
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  // From lane 0, so that the compiler sees one value a warp.
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   Tokens::Raw next;
   if (warp < geometry.tokens && warp < length) tokens.fetch(next, warp);
   tokens.load_gate(head);

@@ -51,7 +51,7 @@ struct Tokens {
   int block_column;
   int lane;
   bool paired;
-  float rate;
+  float log_rate;
   float bias[2 * pairs];
 
   KDA_DEVICE Tokens(const abi::Inputs& inputs, int n, i64 begin, int head, int first_column)
@@ -69,7 +69,7 @@ struct Tokens {
 
   // Apart from the constructor, so that the first token's loads need not wait for these.
   KDA_DEVICE void load_gate(int head) {
-    rate = step::gate_rate<shape>(in.A_log, head);
+    log_rate = step::log_gate_rate<shape>(in.A_log, head);
 #pragma unroll
     for (int i = 0; i < 2 * pairs; ++i) {
       const int c = channel(i / 2) + i % 2;
@@ -126,15 +126,16 @@ struct Tokens {
       q_factor *= step::unit_length(sum_of_warp(qq));
       k_factor = step::unit_length(sum_of_warp(kk));
     }
+    const float rate = expf(log_rate);
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
       const int c = channel(i);
       if (c >= geometry.padded_key_dim) continue;
-      const float2 log_decay = element<shape.gate_type>::unpack(raw.g[i]);
+      const float2 gate = element<shape.gate_type>::unpack(raw.g[i]);
       store_pair<abi::DType::f32>(stage.q[t], c, query[i].x * q_factor, query[i].y * q_factor);
       store_pair<abi::DType::f32>(stage.k[t], c, key[i].x * k_factor, key[i].y * k_factor);
-      store_pair<abi::DType::f32>(stage.decay[t], c, decay(c, log_decay.x, bias[2 * i]),
-                                  decay(c + 1, log_decay.y, bias[2 * i + 1]));
+      store_pair<abi::DType::f32>(stage.decay[t], c, decay(c, gate.x, rate, bias[2 * i]),
+                                  decay(c + 1, gate.y, rate, bias[2 * i + 1]));
     }
 #pragma unroll
     for (int i = 0; i < lane_columns; ++i) {
@@ -150,7 +151,7 @@ struct Tokens {
   }
 
  private:
-  KDA_DEVICE float decay(int c, float gate, float channel_bias) const {
+  KDA_DEVICE float decay(int c, float gate, float rate, float channel_bias) const {
     return c < shape.key_dim ? step::decay<shape>(gate, rate, channel_bias, in.lower_bound) : 0.0F;
   }
 };
