@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "abi/chunk.h"
@@ -47,7 +49,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   tuning.prepare_threads = 4 * tuning.chunk;
   tuning.load_stages = 3;
 
-  const int heads = problem.value_heads * problem.max_sequences;
+  const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;
   tuning.threads = 128;
   if (problem.value_dim <= 16) {
     tuning.threads = 32;
@@ -173,20 +175,22 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   return recipe;
 }
 
-// Traffic of the factors, and the chain of chunks of one sequence in waves of blocks.
+// Traffic of the factors (whole chunks, however short a sequence) and of the states, and the chain
+// of chunks of one sequence in waves of blocks.
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk::tunables);
   const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
-  const double token_heads =
-      static_cast<double>(problem.max_tokens) * problem.value_heads + problem.value_heads;
-  const double traffic = token_heads * bytes * (8.0 * problem.key_dim + 4.0 * problem.value_dim);
-  const double memory = traffic / device.memory_bandwidth * 1e6;
   const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
+  const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
+  const double padded = std::ceil(length / tuning.chunk) * tuning.chunk;
+  const double factors = heads * padded * bytes * (8.0 * problem.key_dim + 4.0 * problem.value_dim);
+  const double states = heads * problem.key_dim * problem.value_dim * sizeof(float) *
+                        ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
+  const double memory = (factors + states) / device.memory_bandwidth * 1e6;
   const double step = 0.4 + 0.03 * tuning.chunk * problem.key_dim / 128.0 * (bytes > 2 ? 4 : 1);
-  const double blocks =
-      static_cast<double>(problem.max_sequences) * problem.value_heads * tuning.shards;
-  const double waves = std::max(1.0, blocks / (2.0 * std::max(device.multiprocessors, 1)));
+  const double waves =
+      std::max(1.0, heads * tuning.shards / (2.0 * std::max(device.multiprocessors, 1)));
   return 6.0 + memory + waves * step * (length / tuning.chunk + 1);
 }
 

@@ -64,14 +64,14 @@ TEST_CASE("a forced strategy and tuning are kept and told apart", "[plan]") {
   CHECK(forced->tuning_origin == plan::Origin::cost_model);
 
   const auto tuned =
-      plan::choose(problem, h200(), {.strategy = "recurrent", .tuning = "columns=16"});
+      plan::choose(problem, h200(), {.strategy = "recurrent", .tuning = "columns=4"});
   REQUIRE(tuned);
   CHECK(tuned->tuning_origin == plan::Origin::forced);
-  CHECK_THAT(tunable::to_text(tuned->recipe.tuning), test::contains("columns=16"));
+  CHECK_THAT(tunable::to_text(tuned->recipe.tuning), test::contains("columns=4"));
 }
 
 TEST_CASE("a tuning alone picks among the strategies that know it", "[plan]") {
-  const auto choice = plan::choose(problem_of("T=8192 H=64"), h200(), {.tuning = "columns=16"});
+  const auto choice = plan::choose(problem_of("T=8192 H=64"), h200(), {.tuning = "columns=4"});
   REQUIRE(choice);
   CHECK(choice->recipe.strategy == "recurrent");
   CHECK(choice->strategy_origin == plan::Origin::cost_model);

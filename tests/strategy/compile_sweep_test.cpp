@@ -1,0 +1,210 @@
+// Every strategy of the table, composed and compiled for devices that need not be here: pairwise
+// over what a problem may be, in the default tunings (no spills) and in forced ones.
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "problem/problem.hpp"
+#include "strategy/table.hpp"
+#include "support/catch.hpp"
+#include "support/pairwise.hpp"
+#include "support/scratch.hpp"
+
+using namespace kda;
+using test::Factor;
+
+namespace {
+
+constexpr const char* kTargets[] = {"sm_89", "sm_90a"};
+
+// TABLE: what kernels are specialised on, as words of a problem.
+const std::vector<Factor> kProblems = {
+    {"K=128 V=128", "K=64 V=64", "K=64 V=128", "K=128 V=64", "K=16 V=16", "K=60 V=100",
+     "K=100 V=60", "K=192 V=128", "K=256 V=256"},
+    {"qkv=bf16", "qkv=f16", "qkv=f32"},
+    {"g=bf16", "g=f32", "g=f16"},
+    {"beta=bf16", "beta=f32", "beta=f16"},
+    {"H=4 HV=4", "H=4 HV=16", "H=2 HV=16"},
+    {"gate=bounded", "gate=softplus", "gate=log_decay"},
+    {"beta_logit=1", "beta_logit=0", "beta_logit=1 neg_eigval=1"},
+    {"l2norm=1", "l2norm=0"},
+    {"h0=1 ht=1", "h0=0 ht=0", "h0=1 ht=0", "h0=0 ht=1"},
+    {"state=f32 layout=value_first", "state=bf16 layout=key_first", "state=f32 layout=key_first",
+     "state=bf16 layout=value_first"},
+    {"varlen=0", "varlen=1 cu_seqlens=i64", "varlen=1 cu_seqlens=i32"},
+};
+constexpr const char* kSizes = "T=4096 N=4 ";
+
+Problem problem_of(const std::string& words) {
+  const auto parsed = problem::parse(words);
+  INFO(parsed.status().message());
+  REQUIRE(parsed);
+  return *parsed;
+}
+
+void check_kernels(const Plan::Impl& plan, bool spills_allowed) {
+  for (const program::Kernel& kernel : plan.program.kernels) {
+    INFO(plan::describe(plan));
+    const compile::Resources& r = kernel.resources;
+    CHECK(r.registers > 0);
+    CHECK(r.static_shared_bytes + kernel.stage.shared_bytes <= plan.device.shared_per_block);
+    CHECK(static_cast<unsigned>(r.registers) * kernel.stage.threads <= 65536);
+    if (!spills_allowed) CHECK(r.spill_bytes == 0);
+  }
+}
+
+// One problem in one forced tuning.
+struct Forced {
+  std::string problem, target, strategy, tuning;
+};
+
+// Compiles them on all cores; the results in the same order.
+std::vector<plan::Made> make_each(const std::vector<Forced>& wanted, const std::string& cache) {
+  std::vector<Problem> problems;
+  for (const Forced& each : wanted) problems.push_back(problem_of(kSizes + each.problem));
+  std::vector<std::optional<plan::Made>> made(wanted.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < wanted.size(); i = next++) {
+      const Forced& each = wanted[i];
+      const Options options{.target = each.target,
+                            .cache_dir = cache,
+                            .strategy = each.strategy,
+                            .tuning = each.tuning};
+      made[i] = std::move(plan::make_all({&problems[i], 1}, options).front());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back(work);
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<plan::Made> all;
+  for (auto& each : made) all.push_back(std::move(*each));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("pairwise rows hold every pair", "[strategy]") {
+  const std::vector<Factor> factors = {{"a", "b", "c"}, {"d"}, {"e", "f"}, {"g", "h", "i", "j"}};
+  const auto rows = test::pairwise(factors);
+  CHECK(rows.size() < 3 * 2 * 4);
+  for (std::size_t a = 0; a < factors.size(); ++a) {
+    for (std::size_t b = a + 1; b < factors.size(); ++b) {
+      std::set<std::pair<std::size_t, std::size_t>> met;
+      for (const auto& row : rows) met.emplace(row[a], row[b]);
+      CHECK(met.size() == factors[a].size() * factors[b].size());
+    }
+  }
+}
+
+TEST_CASE("default tunings compile without spills for every kind of problem",
+          "[strategy][compile]") {
+  const test::Scratch cache;
+  std::vector<std::string> words;
+  for (const auto& row : test::pairwise(kProblems)) words.push_back(test::words_of(kProblems, row));
+  std::vector<Problem> problems;
+  for (const std::string& each : words) problems.push_back(problem_of(kSizes + each));
+
+  for (const char* target : kTargets) {
+    for (const strategy::Strategy* strategy : strategy::table()) {
+      const Options options{
+          .target = target, .cache_dir = cache.path(), .strategy = strategy->name};
+      const auto plans = plan::make_all(problems, options);
+      REQUIRE(plans.size() == problems.size());
+      for (std::size_t i = 0; i < plans.size(); ++i) {
+        INFO(strategy->name << " for " << target << ": " << words[i]);
+        INFO(plans[i].status().message());
+        // A strategy may leave kinds of problems to others, but says so.
+        if (plans[i].status().code() == Code::unsupported) continue;
+        CHECK(plans[i]);
+        if (plans[i]) check_kernels(**plans[i], false);
+      }
+    }
+  }
+}
+
+TEST_CASE("every problem has a default plan on every target", "[strategy]") {
+  for (const auto& row : test::pairwise(kProblems)) {
+    const std::string words = test::words_of(kProblems, row);
+    for (const char* target : kTargets) {
+      const Status status = supports(problem_of(kSizes + words), {.target = target});
+      INFO(target << ": " << words << ": " << status.message());
+      CHECK(status);
+    }
+  }
+}
+
+TEST_CASE("forced tunings compile, or are refused with a reason", "[strategy][compile]") {
+  const test::Scratch cache;
+  std::vector<Forced> wanted;
+  for (const strategy::Strategy* strategy : strategy::table()) {
+    // Each tunable is a factor beside the problem's size and dtype, and each row has one target.
+    std::vector<Factor> factors = {
+        {"sm_89", "sm_90a"},
+        {"K=128 V=128", "K=64 V=64", "K=100 V=60", "K=256 V=256"},
+        {"qkv=bf16", "qkv=f32"},
+        {"h0=1 ht=1 varlen=1", "gate=log_decay"},
+    };
+    constexpr std::size_t kProblemFactors = 4;
+    for (const tunable::Row& tunable : strategy->space()) {
+      Factor& factor = factors.emplace_back();
+      for (const int value : tunable.values) {
+        factor.push_back(tunable.name + "=" + std::to_string(value));
+      }
+    }
+    for (const test::Row& row : test::pairwise(factors)) {
+      Forced forced{"H=4 HV=8", factors[0][row[0]], strategy->name, ""};
+      for (std::size_t f = 1; f < factors.size(); ++f) {
+        (f < kProblemFactors ? forced.problem : forced.tuning) += " " + factors[f][row[f]];
+      }
+      wanted.push_back(std::move(forced));
+    }
+  }
+
+  const auto plans = make_each(wanted, cache.path());
+  std::size_t compiled = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    INFO(wanted[i].strategy << " for " << wanted[i].target << ": " << wanted[i].problem << ": "
+                            << wanted[i].tuning);
+    INFO(plans[i].status().message());
+    if (plans[i]) {
+      ++compiled;
+      check_kernels(**plans[i], true);
+    } else {
+      CHECK(plans[i].status().code() == Code::unsupported);
+    }
+  }
+  CHECK(compiled * 2 > plans.size());
+}
+
+TEST_CASE("every chunk length is reachable at every size a model uses", "[strategy][compile]") {
+  const test::Scratch cache;
+  std::vector<Forced> wanted;
+  for (const strategy::Strategy* strategy : strategy::table()) {
+    for (const tunable::Row& tunable : strategy->space()) {
+      if (tunable.name != "chunk") continue;
+      for (const int chunk : tunable.values) {
+        for (const char* sizes : {"K=64 V=64", "K=64 V=128", "K=128 V=64", "K=128 V=128"}) {
+          for (const char* target : kTargets) {
+            wanted.push_back({std::string("H=4 h0=1 ht=1 ") + sizes, target, strategy->name,
+                              "chunk=" + std::to_string(chunk)});
+          }
+        }
+      }
+    }
+  }
+  const auto plans = make_each(wanted, cache.path());
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    INFO(wanted[i].target << ": " << wanted[i].problem << ": " << wanted[i].tuning);
+    INFO(plans[i].status().message());
+    CHECK(plans[i]);
+    if (plans[i]) check_kernels(**plans[i], true);
+  }
+}
