@@ -1,6 +1,7 @@
 #include "bench/gpu_time.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 
@@ -15,6 +16,7 @@ using launch::check;
 constexpr double kSlowCall = 50e3;  // microseconds
 constexpr int kSlowRepeats = 5;
 constexpr int kMostCalls = 256;
+constexpr std::chrono::milliseconds kWarmUp{50};  // an idle device takes this long to clock up
 
 class Event {
  public:
@@ -106,6 +108,7 @@ double copy_bandwidth(const Gpu& gpu) {
 
 std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& variants,
                                  const GraphSettings& settings) {
+  if (variants.empty()) return {};
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<int> repeats;
   for (const Call& call : variants) {
@@ -114,7 +117,11 @@ std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& varian
     repeats.push_back(rough > kSlowCall ? std::min(kSlowRepeats, settings.repeats)
                                         : settings.repeats);
   }
-  for (const auto& graph : graphs) graph->launch();  // uploads it and warms the clocks
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (const auto& graph : graphs) graph->launch();
+    gpu.synchronize();
+  } while (std::chrono::steady_clock::now() - start < kWarmUp);
 
   struct Sample {
     std::size_t variant;

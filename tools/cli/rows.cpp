@@ -75,6 +75,13 @@ bool is_number(const Json& rows, const char* key) {
   return number;
 }
 
+bool has_values(const Json& rows, const char* key) {
+  return std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
+    const Json* value = find(row, key);
+    return value != nullptr && !value->is_null();
+  });
+}
+
 std::string line(const Cells& cells, const std::vector<std::size_t>& widths,
                  const std::vector<bool>& right, const char* between) {
   std::string text;
@@ -101,6 +108,7 @@ std::string table(const Json& rows, std::span<const Column> columns, bool markdo
   std::vector<Cells> lines(rows.size());
   Cells titles;
   for (const Column& column : columns) {
+    if (!rows.empty() && !has_values(rows, column.key)) continue;
     titles.emplace_back(column.title);
     right.push_back(is_number(rows, column.key));
     std::size_t width = std::max<std::size_t>(width_of(titles.back()), markdown ? 3 : 0);

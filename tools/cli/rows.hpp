@@ -25,7 +25,8 @@ enum class Format { table, json, jsonl, csv, md };
 // Fails with invalid_argument, naming the known ones.
 Result<Format> parse_format(std::string_view name);
 
-// rows: an array of objects.  A value that a row lacks prints as "-" in tables, empty in CSV.
+// rows: an array of objects.  A value that a row lacks prints as "-" in tables, empty in CSV; a
+// table leaves out a column that no row fills.
 // json: one array, a row a line; csv: nested names are joined by dots, lists by blanks.
 std::string render(const Json& rows, std::span<const Column> columns, Format format);
 

@@ -31,6 +31,11 @@ TEST_CASE("a table lines its columns up, numbers to the right", "[tools]") {
         "skipped       -  first ...\n");
 }
 
+TEST_CASE("a table leaves out a column that no row fills", "[tools]") {
+  const Json row = Json::array({{{"name", "h64"}, {"note", nullptr}}});
+  CHECK(cli::render(row, columns, Format::table) == "case\nh64\n");
+}
+
 TEST_CASE("a Markdown table has its rule and edges", "[tools]") {
   CHECK(cli::render(rows(), columns, Format::md) ==
         "| case    |     µs | note      |\n"

@@ -1,0 +1,35 @@
+// The results checked in under tools/results say where they come from.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.hpp"
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+TEST_CASE("every row of checked-in results names its device, versions, commit and command",
+          "[tools]") {
+  for (const auto& entry : fs::recursive_directory_iterator(KDA_SOURCE_DIR "/tools/results")) {
+    if (entry.path().extension() != ".json") continue;
+    INFO(entry.path());
+    std::ifstream file(entry.path());
+    const Json rows = Json::parse(file);
+    REQUIRE(rows.is_array());
+    CHECK_FALSE(rows.empty());
+    for (const Json& row : rows) {
+      for (const char* key : {"problem", "regime", "status", "device", "driver", "nvrtc", "version",
+                              "commit", "date", "command"}) {
+        INFO(key);
+        REQUIRE(row.contains(key));
+        CHECK(row[key].get<std::string>() != "");
+      }
+      const std::string commit = row["commit"];
+      CHECK(commit != "unknown");
+      CHECK(commit.find("-dirty") == std::string::npos);
+      CHECK(row["command"].get<std::string>().starts_with("kda-bench "));
+      // A time without a verdict would be a number that nobody checked.
+      if (row.contains("gpu_us")) CHECK(row["heads_verified"] >= 1);
+    }
+  }
+}
