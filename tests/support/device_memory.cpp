@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::size_t kCanary = 512;  // bytes before and after, at least
 
+bool untouched = false;  // a LeaveUntouched lives
+
 std::size_t changed(const std::vector<std::byte>& bytes) {
   return static_cast<std::size_t>(std::count_if(
       bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{kPoison}; }));
@@ -41,10 +43,15 @@ void Gpu::synchronize() const { must(driver_->CtxSynchronize(), "cuCtxSynchroniz
 
 void Gpu::make_current() const { must(driver_->CtxSetCurrent(context_), "cuCtxSetCurrent"); }
 
+LeaveUntouched::LeaveUntouched() { untouched = true; }
+LeaveUntouched::~LeaveUntouched() { untouched = false; }
+
 DeviceMemory::DeviceMemory(const Gpu& gpu, std::size_t bytes, std::size_t misalignment)
     : gpu_(&gpu), bytes_(bytes), front_(kCanary + misalignment), total_(front_ + bytes + kCanary) {
   must(gpu.driver().MemAlloc(&base_, total_), "cuMemAlloc");
-  must(gpu.driver().MemsetD8(base_, kPoison, total_), "cuMemsetD8");
+  must(gpu.driver().MemsetD8(base_, kPoison, front_), "cuMemsetD8");
+  must(gpu.driver().MemsetD8(base_ + front_ + bytes_, kPoison, kCanary), "cuMemsetD8");
+  poison();
 }
 
 DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
@@ -61,7 +68,8 @@ DeviceMemory::~DeviceMemory() {
 }
 
 void DeviceMemory::poison() {
-  if (bytes_ > 0) must(gpu_->driver().MemsetD8(base_ + front_, kPoison, bytes_), "cuMemsetD8");
+  if (bytes_ == 0 || untouched) return;
+  must(gpu_->driver().MemsetD8(base_ + front_, kPoison, bytes_), "cuMemsetD8");
 }
 
 void DeviceMemory::upload(const void* host) {

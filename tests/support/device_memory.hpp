@@ -41,6 +41,15 @@ class Gpu {
 // Throws where the driver refused.
 void must(CUresult result, const char* what);
 
+// While one lives, new DeviceMemory poisons its canaries alone.
+class LeaveUntouched {
+ public:
+  LeaveUntouched();
+  ~LeaveUntouched();
+  LeaveUntouched(const LeaveUntouched&) = delete;
+  LeaveUntouched& operator=(const LeaveUntouched&) = delete;
+};
+
 // `bytes` of poison at an address that is `misalignment` bytes past a multiple of 256.
 class DeviceMemory {
  public:

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "reference/parallel.hpp"
 #include "strategy/table.hpp"
 #include "support/rig.hpp"
 
@@ -36,13 +37,14 @@ class Sweep {
     const double start = seconds();
     std::vector<Problem> problems;
     for (const Trial& trial : trials_) problems.push_back(trial.problem);
-    std::vector<Lane> lanes;
-    for (const Variant& variant : variants) {
+    std::vector<Lane> lanes(variants.size());
+    reference::parallel_for(static_cast<std::int64_t>(lanes.size()), [&](std::int64_t i) {
       Options options;
-      options.strategy = variant.strategy;
-      options.tuning = variant.tuning;
-      lanes.push_back({variant, Plan::make_all(problems, options), {}, 0, {}, {}});
-    }
+      options.strategy = variants[i].strategy;
+      options.tuning = variants[i].tuning;
+      lanes[i].variant = variants[i];
+      lanes[i].plans = Plan::make_all(problems, options);
+    });
     const double made = seconds();
     for (std::size_t i = 0; i < trials_.size(); ++i) try_one(i, lanes);
     return summarise(lanes, made - start, seconds() - made);

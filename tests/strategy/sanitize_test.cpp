@@ -1,0 +1,75 @@
+// Small and few, every kernel and dtype: what compute-sanitizer watches (tools/device_check.sh).
+#include "support/device_memory.hpp"
+#include "support/trials.hpp"
+
+using namespace kda;
+using namespace kda::test;
+
+namespace {
+
+std::vector<Trial> whole() {
+  std::vector<Trial> out;
+  for (const char* type : kTypes) {
+    out.push_back(trial(all_types(type) + "H=1 HV=2 varlen=1", {35, 0, 64, 1}));
+    out.push_back(trial(all_types(type) + "H=1 HV=1 K=60 V=100 layout=key_first state=bf16", {70}));
+    out.push_back(trial(all_types(type) + "H=1 HV=1 K=256 V=16 gate=softplus", {40}));
+    out.push_back(trial(all_types(type) + "H=1 HV=1 K=128 V=128 gate=log_decay h0=0", {66}));
+  }
+  return out;
+}
+
+std::vector<Trial> placed() {
+  std::vector<Trial> out;
+  for (const char* type : kTypes) {
+    Trial one = trial(all_types(type) + "H=1 HV=2 K=60 V=100 varlen=1 cu_seqlens=i32", {20, 0, 18});
+    one.layout = Layout::gapped;
+    one.misaligned = 1;
+    one.tail = 5;
+    out.push_back(one);
+    one.cu_seqlens = {0, 30, 10, 5000};
+    out.push_back(one);
+  }
+  return out;
+}
+
+std::vector<Variant> variants() {
+  std::vector<Variant> out = every_strategy();
+  for (const char* tuning : {"chunk=16", "chunk=32", "chunk=64", "shards=1 threads=256"})
+    out.push_back({"chunk", tuning});
+  return out;
+}
+
+void check_sanitized(const char* title, const std::vector<Trial>& trials) {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  const Tally tally = sweep(title, trials, variants());
+  CHECK(tally.failed == 0);
+  CHECK(tally.passed > 0);
+}
+
+}  // namespace
+
+TEST_CASE("small runs, every kernel and dtype", "[gpu][sanitize]") {
+  check_sanitized("small runs", whole());
+}
+
+TEST_CASE("small runs at odd places", "[gpu][sanitize]") {
+  check_sanitized("small runs at odd places", placed());
+}
+
+// Poison counts as initialised, so this one leaves workspace and outputs as the driver gave them:
+// initcheck then sees what is read before it was written.
+TEST_CASE("small runs on untouched memory", "[gpu][initcheck]") {
+  const LeaveUntouched untouched;
+  check_sanitized("small runs on untouched memory", whole());
+}
+
+TEST_CASE("the small runs compose") {
+  for (const auto& trials : {whole(), placed()}) {
+    const Tally tally = compose_only("small runs", trials, "sm_90a", variants());
+    CHECK(tally.failed == 0);
+    check_composes("small runs", trials);
+  }
+}
