@@ -1,8 +1,9 @@
 #include "reference/inputs.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "reference/activation.hpp"
 #include "reference/dtype.hpp"
@@ -186,22 +187,19 @@ Bytes make_normal(DType type, std::int64_t rows, std::int64_t columns, double sc
 }  // namespace
 
 std::string to_text(const InputSpec& spec) {
-  char text[240];
-  int at = std::snprintf(text, sizeof text, "gate=%s", kGateNames[static_cast<int>(spec.gate)]);
-  const auto add = [&](const char* format, auto... values) {
-    at += std::snprintf(text + at, sizeof text - at, format, values...);
-  };
-  if (!is_regime(spec.gate)) add("(%g,%g)", spec.gate_value, spec.gate_other);
-  if (spec.gate == GatePattern::spike) add("@%d/%d", spec.gate_position, spec.gate_period);
-  if (spec.keys != KeyPattern::random) add(" keys=%s", kKeyNames[static_cast<int>(spec.keys)]);
-  if (spec.beta) add(" beta=%g", *spec.beta);
-  if (!spec.A_log) add(" no A_log");
-  if (!spec.dt_bias) add(" no dt_bias");
-  if (spec.A_log_value) add(" A_log=%g", *spec.A_log_value);
-  if (spec.v_scale != 1) add(" v_scale=%g", spec.v_scale);
-  if (spec.state_scale != 1) add(" state_scale=%g", spec.state_scale);
-  add(" seed=%llu", static_cast<unsigned long long>(spec.seed));
-  return text;
+  std::string text = fmt::format("gate={}", kGateNames[static_cast<int>(spec.gate)]);
+  if (!is_regime(spec.gate)) text += fmt::format("({:g},{:g})", spec.gate_value, spec.gate_other);
+  if (spec.gate == GatePattern::spike)
+    text += fmt::format("@{}/{}", spec.gate_position, spec.gate_period);
+  if (spec.keys != KeyPattern::random)
+    text += fmt::format(" keys={}", kKeyNames[static_cast<int>(spec.keys)]);
+  if (spec.beta) text += fmt::format(" beta={:g}", *spec.beta);
+  if (!spec.A_log) text += " no A_log";
+  if (!spec.dt_bias) text += " no dt_bias";
+  if (spec.A_log_value) text += fmt::format(" A_log={:g}", *spec.A_log_value);
+  if (spec.v_scale != 1) text += fmt::format(" v_scale={:g}", spec.v_scale);
+  if (spec.state_scale != 1) text += fmt::format(" state_scale={:g}", spec.state_scale);
+  return text + fmt::format(" seed={}", spec.seed);
 }
 
 std::optional<GatePattern> gate_regime(std::string_view name) {

@@ -34,7 +34,9 @@ std::string to_text(const Values& values) {
 Result<Values> parse(std::string_view text, const Space& space, Values tuning) {
   const Result<std::vector<base::Setting>> settings = base::parse_settings(text);
   if (!settings) return settings.status();
-  for (const auto& [name, given] : *settings) {
+  for (const base::Setting& setting : *settings) {
+    const auto& name = setting.name;
+    const auto& given = setting.value;
     const auto row = std::find_if(space.begin(), space.end(),
                                   [&](const Row& each) { return each.name == name; });
     const auto target = std::find_if(tuning.begin(), tuning.end(),
