@@ -1,0 +1,171 @@
+#include "support/fake_driver.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "launch/driver.hpp"
+
+namespace kda::test {
+namespace {
+
+FakeDriver* fake = nullptr;
+
+template <class Handle>
+Handle handle(std::uintptr_t number) {
+  return reinterpret_cast<Handle>(number);
+}
+
+CUresult unsupported() { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult init(unsigned) { return fake->init_result; }
+CUresult version(int* version) {
+  *version = 12040;
+  return CUDA_SUCCESS;
+}
+CUresult error_name(CUresult error, const char** text) {
+  *text = error == CUDA_ERROR_INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT" : "CUDA_ERROR_OTHER";
+  return CUDA_SUCCESS;
+}
+CUresult error_string(CUresult, const char** text) {
+  *text = "as the driver puts it";
+  return CUDA_SUCCESS;
+}
+CUresult device_get(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return ordinal < fake->devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+CUresult device_count(int* count) {
+  *count = fake->devices;
+  return CUDA_SUCCESS;
+}
+CUresult device_name(char* name, int bytes, CUdevice device) {
+  std::strncpy(name, device == 0 ? "Fake 0" : "Fake 1", static_cast<std::size_t>(bytes));
+  return CUDA_SUCCESS;
+}
+CUresult device_attribute(int* value, CUdevice_attribute which, CUdevice) {
+  const std::map<CUdevice_attribute, int> values = {
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, fake->capability[0]},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, fake->capability[1]},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
+      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 3201000},
+      {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 6144}};
+  const auto row = values.find(which);
+  if (row == values.end()) return CUDA_ERROR_INVALID_VALUE;
+  *value = row->second;
+  return CUDA_SUCCESS;
+}
+CUresult primary_retain(CUcontext* context, CUdevice device) {
+  ++fake->primaries_retained;
+  *context = FakeDriver::primary(device);
+  return CUDA_SUCCESS;
+}
+CUresult primary_release(CUdevice) {
+  ++fake->primaries_released;
+  return CUDA_SUCCESS;
+}
+CUresult context_get(CUcontext* context) {
+  *context = fake->current;
+  return CUDA_SUCCESS;
+}
+CUresult context_set(CUcontext context) {
+  fake->current = context;
+  return CUDA_SUCCESS;
+}
+CUresult context_device(CUdevice* device) {
+  if (fake->current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = fake->current_device;
+  return CUDA_SUCCESS;
+}
+CUresult library_load(CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
+                      CUlibraryOption*, void**, unsigned) {
+  if (fake->load_result != CUDA_SUCCESS) return fake->load_result;
+  *library = handle<CUlibrary>(0x1000U + static_cast<unsigned>(++fake->libraries_loaded));
+  return CUDA_SUCCESS;
+}
+CUresult library_unload(CUlibrary) {
+  ++fake->libraries_unloaded;
+  return CUDA_SUCCESS;
+}
+CUresult library_kernel(CUkernel* kernel, CUlibrary library, const char* name) {
+  if (std::string_view(name) == "absent") return CUDA_ERROR_NOT_FOUND;
+  *kernel = handle<CUkernel>(reinterpret_cast<std::uintptr_t>(library) * 16 +
+                             std::string_view(name).size());
+  return CUDA_SUCCESS;
+}
+CUresult kernel_set(CUfunction_attribute which, int value, CUkernel, CUdevice device) {
+  fake->attributes.push_back({which, value, device});
+  return CUDA_SUCCESS;
+}
+CUresult kernel_function(CUfunction* function, CUkernel kernel) {
+  if (fake->current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  fake->context_of_load = fake->current;
+  *function = handle<CUfunction>(reinterpret_cast<std::uintptr_t>(kernel) + 1);
+  return CUDA_SUCCESS;
+}
+CUresult function_load(CUfunction) {
+  ++fake->functions_loaded;
+  return CUDA_SUCCESS;
+}
+CUresult function_attribute(int* value, CUfunction_attribute, CUfunction function) {
+  *value = 32;
+  return function_load(function);
+}
+CUresult launch(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
+  int argument = 0;
+  std::memcpy(&argument, parameters[0], sizeof argument);
+  fake->launches.push_back(
+      {*config, {config->attrs, config->attrs + config->numAttrs}, function, argument});
+  return fake->launch_result;
+}
+
+void* find(const char* name) {
+  if (fake->missing == name) return nullptr;
+  static const std::map<std::string_view, void*> calls = {
+      {"cuInit", reinterpret_cast<void*>(init)},
+      {"cuDriverGetVersion", reinterpret_cast<void*>(version)},
+      {"cuGetErrorName", reinterpret_cast<void*>(error_name)},
+      {"cuGetErrorString", reinterpret_cast<void*>(error_string)},
+      {"cuDeviceGet", reinterpret_cast<void*>(device_get)},
+      {"cuDeviceGetCount", reinterpret_cast<void*>(device_count)},
+      {"cuDeviceGetName", reinterpret_cast<void*>(device_name)},
+      {"cuDeviceGetAttribute", reinterpret_cast<void*>(device_attribute)},
+      {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(primary_retain)},
+      {"cuDevicePrimaryCtxRelease_v2", reinterpret_cast<void*>(primary_release)},
+      {"cuCtxGetCurrent", reinterpret_cast<void*>(context_get)},
+      {"cuCtxSetCurrent", reinterpret_cast<void*>(context_set)},
+      {"cuCtxGetDevice", reinterpret_cast<void*>(context_device)},
+      {"cuLibraryLoadData", reinterpret_cast<void*>(library_load)},
+      {"cuLibraryUnload", reinterpret_cast<void*>(library_unload)},
+      {"cuLibraryGetKernel", reinterpret_cast<void*>(library_kernel)},
+      {"cuKernelSetAttribute", reinterpret_cast<void*>(kernel_set)},
+      {"cuKernelGetFunction", reinterpret_cast<void*>(kernel_function)},
+      {"cuFuncLoad", reinterpret_cast<void*>(function_load)},
+      {"cuFuncGetAttribute", reinterpret_cast<void*>(function_attribute)},
+      {"cuLaunchKernelEx", reinterpret_cast<void*>(launch)},
+  };
+  const auto row = calls.find(name);
+  return row != calls.end() ? row->second : reinterpret_cast<void*>(unsupported);
+}
+
+}  // namespace
+
+FakeDriver::FakeDriver() {
+  fake = this;
+  launch::replace_driver_for_tests(find);
+}
+
+FakeDriver::~FakeDriver() {
+  launch::replace_driver_for_tests(nullptr);
+  fake = nullptr;
+}
+
+CUcontext FakeDriver::primary(CUdevice device) {
+  return handle<CUcontext>(0x100U + static_cast<unsigned>(device));
+}
+CUcontext FakeDriver::own_context() { return handle<CUcontext>(0x200U); }
+
+}  // namespace kda::test

@@ -1,0 +1,53 @@
+// A CUDA driver of our own for a scope, in place of libcuda: remembers what it was asked.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kda::test {
+
+class FakeDriver {
+ public:
+  FakeDriver();
+  ~FakeDriver();
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+
+  // What it shall be and do.
+  int devices = 2;
+  int capability[2] = {9, 0};
+  CUresult init_result = CUDA_SUCCESS;
+  CUresult load_result = CUDA_SUCCESS;
+  CUresult launch_result = CUDA_SUCCESS;
+  std::string missing;  // this call does not exist
+  CUcontext current = nullptr;
+  CUdevice current_device = 0;
+
+  // What was asked of it.
+  struct Attribute {
+    CUfunction_attribute which;
+    int value;
+    CUdevice device;
+  };
+  struct Launch {
+    CUlaunchConfig config;
+    std::vector<CUlaunchAttribute> attributes;
+    CUfunction function;
+    int argument;  // the first int of the one by-value parameter
+  };
+  int primaries_retained = 0, primaries_released = 0;
+  int libraries_loaded = 0, libraries_unloaded = 0;
+  int functions_loaded = 0;
+  CUcontext context_of_load = nullptr;
+  std::vector<Attribute> attributes;
+  std::vector<Launch> launches;
+
+  // Contexts it hands out: a device's primary, and one that the application made.
+  static CUcontext primary(CUdevice device);
+  static CUcontext own_context();
+};
+
+}  // namespace kda::test
