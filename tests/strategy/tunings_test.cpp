@@ -47,6 +47,12 @@ TEST_CASE("every chunk by every size, on the device", "[gpu]") {
 
 TEST_CASE("every chunk by every size composes") {
   check_composes("chunk by size", four_sizes(), chunks());
+  for (const char* target : {"sm_80", "sm_89", "sm_120a"}) {  // 163, 99 and 99 KB a block
+    const Tally tally = compose_only("chunk by size", four_sizes(), target, chunks());
+    CAPTURE(target);
+    CHECK(tally.failed == 0);
+    CHECK(tally.refused == 0);
+  }
 }
 
 TEST_CASE("every tuning that composes is right, on the device", "[gpu]") {
