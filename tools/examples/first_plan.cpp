@@ -1,4 +1,4 @@
-// A first program: plans a prefill for a device that need not be here.
+// Plans a prefill for a device that need not be here, and prints the plan.
 #include <cstdio>
 #include <kda/kda.hpp>
 
@@ -6,11 +6,11 @@ int main() {
   kda::Problem problem{.heads = 16, .value_heads = 64, .max_tokens = 8192, .final_state = true};
   kda::Options options{.target = "h200"};  // without a target: the device at hand
 
-  kda::Result<kda::Plan> plan =
-      kda::Plan::make(problem, options);  // compiles, or finds in the cache
+  // Compiles, or finds the kernels in the cache.
+  kda::Result<kda::Plan> plan = kda::Plan::make(problem, options);
   if (!plan) {
     std::fprintf(stderr, "%s\n", plan.status().message().c_str());
     return 1;
   }
-  std::printf("%s\nworkspace: %zu bytes\n", plan->describe().c_str(), plan->workspace_bytes());
+  std::printf("%s", plan->describe().c_str());
 }

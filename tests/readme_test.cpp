@@ -1,0 +1,136 @@
+// README.md and the design notes say only what is so: their programs compile, their tables are the
+// code's, and the paths they name exist.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/env.hpp"
+#include "device/device.hpp"
+#include "device/family.hpp"
+#include "strategy/table.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace kda;
+
+const fs::path root = KDA_SOURCE_DIR;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path);
+  INFO(path);
+  REQUIRE(in);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// The fenced blocks of a language, in order.
+std::vector<std::string> blocks(const std::string& text, const std::string& language) {
+  std::vector<std::string> found;
+  const std::string fence = "```" + language + "\n";
+  for (std::size_t at = 0; (at = text.find(fence, at)) != std::string::npos;) {
+    at += fence.size();
+    const std::size_t end = text.find("```", at);
+    found.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return found;
+}
+
+std::vector<std::string> lines_with(const std::string& text, const std::regex& pattern) {
+  std::vector<std::string> found;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (std::regex_search(line, pattern)) found.push_back(line);
+  }
+  return found;
+}
+
+// Paths in `quotes` that begin with a folder of the tree and have no blank to fill in.
+std::vector<std::string> paths_in(const std::string& text) {
+  static const std::regex path("`((?:src|templates|include|tests|tools)/[A-Za-z0-9_./]*)`");
+  std::vector<std::string> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), path), end; at != end; ++at) {
+    found.push_back((*at)[1]);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the README's first program is the example", "[readme]") {
+  const auto programs = blocks(text_of(root / "README.md"), "cpp");
+  REQUIRE(programs.size() >= 2);
+  CHECK(programs[0] == text_of(root / "tools/examples/first_plan.cpp"));
+}
+
+TEST_CASE("every C++ block of the README compiles by itself", "[readme]") {
+  const test::Scratch scratch;
+  int number = 0;
+  for (const std::string& program : blocks(text_of(root / "README.md"), "cpp")) {
+    const fs::path file = fs::path(scratch.path()) / ("block" + std::to_string(++number) + ".cpp");
+    std::ofstream(file) << program;
+    const std::string command = std::string(KDA_CXX) +
+                                " -std=c++20 -Wall -Wextra -Werror -fsyntax-only"
+                                " -Wno-missing-field-initializers -I" +
+                                (root / "include").string() + " " + file.string();
+    INFO(command);
+    CHECK(std::system(command.c_str()) == 0);
+  }
+}
+
+TEST_CASE("the README's environment table is the library's", "[readme]") {
+  std::vector<std::string> expected;
+  for (const auto& row : base::env::table()) {
+    expected.push_back(std::string("| `") + row.name + "` | " + row.meaning + " | " + row.fallback +
+                       " |");
+  }
+  CHECK(lines_with(text_of(root / "README.md"), std::regex(R"(^\| `[A-Z][A-Z_]+` \|)")) ==
+        expected);
+}
+
+TEST_CASE("the README's device table is the library's", "[readme]") {
+  const auto rows =
+      lines_with(text_of(root / "README.md"), std::regex(R"(^\| [0-9]+\.[0-9] \| `sm_)"));
+  CHECK(rows.size() == 9);
+  for (const std::string& row : rows) {
+    static const std::regex shape(
+        R"(^\| (\d+)\.(\d) \| `(sm_\w+)` \| [^|]+ \| `(\w+)`(?:, then `(\w+)`)? \|$)");
+    std::smatch match;
+    INFO(row);
+    REQUIRE(std::regex_match(row, match, shape));
+    device::Device device;
+    device.major = std::stoi(match[1]);
+    device.minor = std::stoi(match[2]);
+    const auto family = device::family_of(device);
+    REQUIRE(family);
+    CHECK(family->target == match[3].str());
+    CHECK(family->folder == match[4].str());
+    CHECK(family->fallback == (match[5].matched ? match[5] : match[4]).str());
+  }
+}
+
+TEST_CASE("the README names every strategy", "[readme]") {
+  const std::string text = text_of(root / "README.md");
+  for (const strategy::Strategy* row : strategy::table()) {
+    CHECK_THAT(text, test::contains(std::string("`") + row->name + "`"));
+  }
+}
+
+TEST_CASE("every path that the documents name exists", "[readme]") {
+  for (const char* document : {"README.md", "src/README.md"}) {
+    const auto paths = paths_in(text_of(root / document));
+    CHECK(paths.size() > 5);
+    for (const std::string& path : paths) {
+      INFO(document << ": " << path);
+      CHECK(fs::exists(root / path));
+    }
+  }
+}
