@@ -1,18 +1,19 @@
 // The results checked in under tools/results say where they come from.
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "support/catch.hpp"
+#include "tools/json.hpp"
 
-using Json = nlohmann::ordered_json;
+using kda::test::Json;
+namespace test = kda::test;
 namespace fs = std::filesystem;
 
 TEST_CASE("every row of checked-in results names its device, versions, commit and command",
           "[tools]") {
   for (const auto& entry : fs::recursive_directory_iterator(KDA_SOURCE_DIR "/tools/results")) {
     if (entry.path().extension() != ".json") continue;
-    INFO(entry.path());
+    INFO(entry.path().string());
     std::ifstream file(entry.path());
     const Json rows = Json::parse(file);
     REQUIRE(rows.is_array());
@@ -22,14 +23,14 @@ TEST_CASE("every row of checked-in results names its device, versions, commit an
                               "commit", "date", "command"}) {
         INFO(key);
         REQUIRE(row.contains(key));
-        CHECK(row[key].get<std::string>() != "");
+        CHECK(test::text(row[key]) != "");
       }
       const std::string commit = row["commit"];
       CHECK(commit != "unknown");
       CHECK(commit.find("-dirty") == std::string::npos);
-      CHECK(row["command"].get<std::string>().starts_with("kda-bench "));
+      CHECK(test::text(row["command"]).starts_with("kda-bench "));
       // A time without a verdict would be a number that nobody checked.
-      if (row.contains("gpu_us")) CHECK(row["heads_verified"] >= 1);
+      if (row.contains("gpu_us")) CHECK(test::number(row["heads_verified"]) >= 1);
     }
   }
 }

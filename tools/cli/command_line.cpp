@@ -12,7 +12,8 @@ namespace kda::cli {
 namespace {
 
 std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?`") == word.npos;
+  const bool plain =
+      !word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?`") == std::string::npos;
   if (plain) return word;
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -1,17 +1,16 @@
 // kda-bench from its command line to its rows, on a driver that computes on the host.
 #include "bench/run.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/subject.hpp"
 #include "reference/inputs.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/fake_gpu.hpp"
+#include "tools/json.hpp"
 #include "tools/run_tool.hpp"
 
 using namespace kda;
-using Json = nlohmann::ordered_json;
+using kda::test::Json;
 
 namespace {
 
@@ -42,25 +41,25 @@ TEST_CASE("a right kernel is verified, timed and reported with its circumstances
   const Json rows = Json::parse(ran.out);
   REQUIRE(rows.size() == 3);
   for (const Json& row : rows) {
-    CHECK(row["status"] == "ok");
-    CHECK(row["strategy"] == "recurrent");
-    CHECK(row["gpu_us"]["median"] > 0);
-    CHECK(row["gpu_us"]["n"] == 3);
-    CHECK(row["calls_a_graph"] >= 5);
-    CHECK(row["call_us"]["median"] > 0);
-    CHECK(row["run_ns"]["n"] >= 16);
-    CHECK(row["gb_per_s"] > 0);
-    CHECK(row["o_rel_l2"] < 5e-3);
-    CHECK(row["heads_verified"] == 2);
-    CHECK(row["kernels"]["step"]["registers"] > 0);
-    CHECK(row["make"]["cold_ms"] > row["make"]["disk_ms"]);
-    CHECK(row["device"] == "Fake GPU");
-    CHECK(row["driver"].get<std::string>().find("CUDA 13.0") != std::string::npos);
+    CHECK(test::text(row["status"]) == "ok");
+    CHECK(test::text(row["strategy"]) == "recurrent");
+    CHECK(test::number(row["gpu_us"]["median"]) > 0);
+    CHECK(test::number(row["gpu_us"]["n"]) == 3);
+    CHECK(test::number(row["calls_a_graph"]) >= 5);
+    CHECK(test::number(row["call_us"]["median"]) > 0);
+    CHECK(test::number(row["run_ns"]["n"]) >= 16);
+    CHECK(test::number(row["gb_per_s"]) > 0);
+    CHECK(test::number(row["o_rel_l2"]) < 5e-3);
+    CHECK(test::number(row["heads_verified"]) == 2);
+    CHECK(test::number(row["kernels"]["step"]["registers"]) > 0);
+    CHECK(test::number(row["make"]["cold_ms"]) > test::number(row["make"]["disk_ms"]));
+    CHECK(test::text(row["device"]) == "Fake GPU");
+    CHECK(test::text(row["driver"]).find("CUDA 13.0") != std::string::npos);
     for (const char* key : {"nvrtc", "version", "commit", "command", "date", "tuning"}) {
-      CHECK(row[key].get<std::string>() != "");
+      CHECK(test::text(row[key]) != "");
     }
   }
-  CHECK(rows[1]["regime"] == "weak");
+  CHECK(test::text(rows[1]["regime"]) == "weak");
 }
 
 TEST_CASE("variants of one run are compared side by side", "[tools]") {
@@ -73,8 +72,8 @@ TEST_CASE("variants of one run are compared side by side", "[tools]") {
   CHECK(ran.code == 0);
   const Json rows = Json::parse(ran.out);
   REQUIRE(rows.size() == 2);
-  CHECK(rows[0]["wanted_tuning"] == "threads=64 columns=4");
-  CHECK(rows[1]["wanted_tuning"] == "threads=128 columns=4");
+  CHECK(test::text(rows[0]["wanted_tuning"]) == "threads=64 columns=4");
+  CHECK(test::text(rows[1]["wanted_tuning"]) == "threads=128 columns=4");
   CHECK_FALSE(rows[0].contains("make"));
 }
 
@@ -86,7 +85,7 @@ TEST_CASE("a kernel that writes nothing is wrong and not timed", "[tools]") {
   const test::Ran ran = bench_with(scratch, {words, "--quick"});
   CHECK(ran.code == 1);
   const Json row = Json::parse(ran.out)[0];
-  CHECK_THAT(row["status"].get<std::string>(), test::contains("WRONG: o: element 0"));
+  CHECK_THAT(test::text(row["status"]), test::contains("WRONG: o: element 0"));
   CHECK_FALSE(row.contains("gpu_us"));
   CHECK(gpu.launches == 1);
   CHECK_THAT(ran.err, test::contains("WRONG"));
@@ -121,7 +120,7 @@ TEST_CASE("a spent time budget skips with a word", "[tools]") {
       scratch, {words, "--quick", "--gate-regime", "strong,weak", "--time-budget", "1e-9"});
   const Json rows = Json::parse(ran.out);
   REQUIRE(rows.size() == 2);
-  CHECK_THAT(rows[1]["status"].get<std::string>(), test::contains("time budget"));
+  CHECK_THAT(test::text(rows[1]["status"]), test::contains("time budget"));
   CHECK_THAT(ran.err, test::contains("time budget"));
 }
 
@@ -134,8 +133,8 @@ TEST_CASE("a problem that does not fit is skipped and fails the run, the next on
   CHECK(ran.code == 1);
   const Json rows = Json::parse(ran.out);
   REQUIRE(rows.size() == 2);
-  CHECK_THAT(rows[0]["status"].get<std::string>(), test::contains("GB are free"));
-  CHECK(rows[1]["status"] == "ok");
+  CHECK_THAT(test::text(rows[0]["status"]), test::contains("GB are free"));
+  CHECK(test::text(rows[1]["status"]) == "ok");
 }
 
 TEST_CASE("an unknown tunable makes no measurement and exit code 2", "[tools]") {

@@ -47,7 +47,7 @@ TEST_CASE("a Markdown table has its rule and edges", "[tools]") {
 
 TEST_CASE("JSON is one array, a row a line, and reads back whole", "[tools]") {
   const std::string text = cli::render(rows(), columns, Format::json);
-  CHECK(Json::parse(text) == rows());
+  CHECK((Json::parse(text) == rows()));
   CHECK(std::count(text.begin(), text.end(), '\n') == 5);  // [, three rows, ]
   CHECK(Json::parse(cli::render(Json::array(), columns, Format::json)).empty());
 }
@@ -56,7 +56,7 @@ TEST_CASE("JSON lines read back one by one", "[tools]") {
   std::istringstream lines(cli::render(rows(), columns, Format::jsonl));
   Json back = Json::array();
   for (std::string line; std::getline(lines, line);) back.push_back(Json::parse(line));
-  CHECK(back == rows());
+  CHECK((back == rows()));
 }
 
 TEST_CASE("CSV carries every value of every row and quotes what needs it", "[tools]") {
