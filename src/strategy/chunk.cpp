@@ -11,6 +11,7 @@
 #include "compose/prelude.hpp"
 #include "compose/workspace.hpp"
 #include "problem/shape.hpp"
+#include "strategy/chunk_factors.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -46,7 +47,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   // A state of more than 128 channels fills the registers; f32 tiles are twice as large.
   tuning.chunk = problem.key_dim > 128 ? 16 : 32;
-  tuning.prepare_threads = 4 * tuning.chunk;
+  tuning.prepare_threads = problem.key_dim > 64 ? 8 * tuning.chunk : 4 * tuning.chunk;
   tuning.load_stages = 3;
 
   const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;
@@ -62,43 +63,23 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   return tunable::values_of(tuning, abi::chunk::tunables);
 }
 
-struct Slices {
-  std::size_t kd, qd, ak, aq, decay;
-};
-
-abi::chunk::Factors factors_at(const Slices& slices, std::byte* workspace) {
-  abi::chunk::Factors factors;
-  factors.kd = workspace + slices.kd;
-  factors.qd = workspace + slices.qd;
-  factors.ak = workspace + slices.ak;
-  factors.aq = workspace + slices.aq;
-  factors.decay = reinterpret_cast<float*>(workspace + slices.decay);
-  return factors;
-}
-
 Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const device::Device& device) {
   const auto refuse = [](std::string why) {
     return Status(Code::unsupported, "strategy chunk: " + std::move(why));
   };
-  const int ratio = tuning.prepare_threads / tuning.chunk;
-  if (ratio < 2 || ratio > 8) {
-    return refuse(fmt::format("prepare_threads={} with chunk={}: must be 2 to 8 times chunk",
-                              tuning.prepare_threads, tuning.chunk));
-  }
   const int columns = abi::chunk::block_columns(shape, tuning);
   if (columns > tuning.threads) {
     return refuse(fmt::format(
         "shards={} leave {} V columns a block: threads={} hold at most {}; more shards or threads",
         tuning.shards, columns, tuning.threads, tuning.threads));
   }
-  const int prepare = abi::chunk::prepare_shared_bytes(shape, tuning);
-  const int recurrence = abi::chunk::recurrence_shared_bytes(shape, tuning);
-  if (static_cast<std::size_t>(std::max(prepare, recurrence)) > device.shared_per_block) {
-    return refuse(fmt::format(
-        "chunk={} load_stages={} need {} (prepare) and {} (recurrence) bytes of shared memory a "
-        "block; {} gives {}",
-        tuning.chunk, tuning.load_stages, prepare, recurrence, device.name,
-        device.shared_per_block));
+  const int bytes = abi::chunk::recurrence_shared_bytes(shape, tuning);
+  if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
+    return refuse(
+        fmt::format("chunk={} load_stages={} need {} bytes of shared memory a block in the "
+                    "recurrence; {} gives "
+                    "{}",
+                    tuning.chunk, tuning.load_stages, bytes, device.name, device.shared_per_block));
   }
   return {};
 }
@@ -107,59 +88,24 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
                                        const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk::tunables);
   const abi::Shape shape = problem::shape_of(problem);
+  const abi::chunk::PrepareTuning prepare{tuning.chunk, tuning.prepare_threads};
+  if (Status status = check_prepare("chunk", problem, prepare, device); !status) return status;
   if (Status status = check_tuning(shape, tuning, device); !status) return status;
 
-  const std::int64_t slots = problem.max_tokens / tuning.chunk + problem.max_sequences;
-  const std::int64_t tiles = slots * problem.value_heads;
-  const std::int64_t blocks = std::max(tiles, static_cast<std::int64_t>(problem.max_sequences) *
-                                                  problem.value_heads * tuning.shards);
-  if (blocks > std::numeric_limits<std::int32_t>::max()) {
-    return Status(
-        Code::unsupported,
-        fmt::format("strategy chunk: max_tokens={} and max_sequences={} with HV={} make "
-                    "{} blocks, more than a grid holds; a larger chunk makes fewer",
-                    problem.max_tokens, problem.max_sequences, problem.value_heads, blocks));
-  }
-  const std::size_t bytes = abi::bytes_of(shape.qkv_type);
-  const std::size_t keys = static_cast<std::size_t>(problem.key_dim + 15) / 16 * 16;
-  const std::size_t factor = static_cast<std::size_t>(tiles) * tuning.chunk * keys * bytes;
   compose::Workspace workspace;
-  Slices slices{};
-  slices.kd = workspace.take(factor);
-  slices.qd = workspace.take(factor);
-  slices.ak = workspace.take(factor);
-  slices.aq = workspace.take(static_cast<std::size_t>(tiles) * tuning.chunk * tuning.chunk * bytes);
-  slices.decay = workspace.take(static_cast<std::size_t>(tiles) * keys * sizeof(float));
+  const FactorSlices slices(problem, tuning.chunk, workspace);
 
   compose::Recipe recipe;
   recipe.strategy = "chunk";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
-  const std::string prelude = compose::prelude(shape, values);
-
-  compose::Stage prepare;
-  prepare.name = "prepare";
-  prepare.file = "chunk/prepare.cu";
-  prepare.entry = "kda_chunk_prepare";
-  prepare.prelude = prelude;
-  prepare.threads = static_cast<unsigned>(tuning.prepare_threads);
-  prepare.shared_bytes = static_cast<std::size_t>(abi::chunk::prepare_shared_bytes(shape, tuning));
-  prepare.bind = [problem, slices, chunk = tuning.chunk](const Run& run, Launch& launch) {
-    abi::chunk::PrepareArgs args;
-    args.in = problem::inputs_of(problem, run.forward);
-    args.factors = factors_at(slices, run.workspace);
-    const std::int64_t used = run.forward.tokens / chunk + run.forward.sequences;
-    launch.grid[0] =
-        run.forward.tokens == 0 ? 0 : static_cast<unsigned>(used * problem.value_heads);
-    launch.set(args);
-  };
-  recipe.stages.push_back(std::move(prepare));
+  recipe.stages.push_back(prepare_stage(problem, prepare, slices));
 
   compose::Stage recurrence;
   recurrence.name = "recurrence";
   recurrence.file = "chunk/recurrence.cu";
   recurrence.entry = "kda_chunk_recurrence";
-  recurrence.prelude = prelude;
+  recurrence.prelude = compose::prelude(shape, values);
   recurrence.threads = static_cast<unsigned>(tuning.threads);
   recurrence.shared_bytes =
       static_cast<std::size_t>(abi::chunk::recurrence_shared_bytes(shape, tuning));
@@ -167,7 +113,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     abi::chunk::RecurrenceArgs args;
     args.in = problem::inputs_of(problem, run.forward);
     args.out = problem::outputs_of(problem, run.forward);
-    args.factors = factors_at(slices, run.workspace);
+    args.factors = slices.at(run.workspace);
     launch.grid[0] = static_cast<unsigned>(run.forward.sequences * problem.value_heads * shards);
     launch.set(args);
   };
@@ -175,23 +121,18 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   return recipe;
 }
 
-// Traffic of the factors (whole chunks, however short a sequence) and of the states, and the chain
-// of chunks of one sequence in waves of blocks.
+// The traffic, and the chain of chunks of one sequence in waves of blocks.
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk::tunables);
-  const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
   const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
-  const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
-  const double padded = std::ceil(length / tuning.chunk) * tuning.chunk;
-  const double factors = heads * padded * bytes * (8.0 * problem.key_dim + 4.0 * problem.value_dim);
-  const double states = heads * problem.key_dim * problem.value_dim * sizeof(float) *
-                        ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
-  const double memory = (factors + states) / device.memory_bandwidth * 1e6;
-  const double step = 0.4 + 0.03 * tuning.chunk * problem.key_dim / 128.0 * (bytes > 2 ? 4 : 1);
-  const double waves =
-      std::max(1.0, heads * tuning.shards / (2.0 * std::max(device.multiprocessors, 1)));
-  return 6.0 + memory + waves * step * (length / tuning.chunk + 1);
+  const double wide = problem.qkv_type == DType::f32 ? 4 : 1;
+  const double step = 0.4 + 0.03 * tuning.chunk * problem.key_dim / 128.0 * wide;
+  const double blocks =
+      static_cast<double>(problem.max_sequences) * problem.value_heads * tuning.shards;
+  const double waves = std::max(1.0, blocks / (2.0 * std::max(device.multiprocessors, 1)));
+  return 6.0 + traffic_microseconds(problem, device, tuning.chunk) +
+         waves * step * (length / tuning.chunk + 1);
 }
 
 }  // namespace

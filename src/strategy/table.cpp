@@ -1,6 +1,7 @@
 #include "strategy/table.hpp"
 
 #include "strategy/chunk.hpp"
+#include "strategy/chunk_wgmma.hpp"
 #include "strategy/recurrent.hpp"
 
 namespace kda::strategy {
@@ -10,6 +11,7 @@ namespace {
 constexpr const Strategy* kTable[] = {
     &recurrent,
     &chunk,
+    &chunk_wgmma,
 };
 
 }  // namespace

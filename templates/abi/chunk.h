@@ -17,10 +17,19 @@ struct Tuning {
 
 constexpr Tunable<Tuning> tunables[] = {
     {"chunk", &Tuning::chunk, {16, 32, 64}, "tokens a chunk"},
-    {"prepare_threads", &Tuning::prepare_threads, {64, 128, 256}, "threads a block, prepare stage"},
+    {"prepare_threads",
+     &Tuning::prepare_threads,
+     {64, 128, 256, 512},
+     "threads a block, prepare stage"},
     {"threads", &Tuning::threads, {32, 64, 128, 256}, "threads a block, recurrence stage"},
     {"shards", &Tuning::shards, {1, 2, 4, 8, 16}, "CTAs that share one head's V columns"},
     {"load_stages", &Tuning::load_stages, {2, 3, 4, 6}, "factor tiles in flight"},
+};
+
+// What the prepare stage is specialised on: it serves every recurrence of the same chunk.
+struct PrepareTuning {
+  int chunk = 32;
+  int prepare_threads = 256;
 };
 
 // V columns a block of the recurrence holds: whole 16s for each of its warps.
@@ -30,19 +39,30 @@ constexpr int block_columns(const Shape& shape, const Tuning& tuning) {
   return (share + whole - 1) / whole * whole;
 }
 
-// Bytes of a row-major tile whose rows are padded to 128 bytes.
+// Bytes of a tile (tile/shared.cuh), and of its image in global memory: rows padded to a whole
+// number of panels, which are 128 bytes wide or as narrow as one row of a 16-bit tile.
 constexpr int tile_bytes(int rows, int columns, int element_bytes) {
-  return rows * ((columns * element_bytes + 127) / 128 * 128);
+  const int row = element_bytes == 2 && columns <= 16   ? 32
+                  : element_bytes == 2 && columns <= 32 ? 64
+                                                        : 128;
+  return rows * ((columns * element_bytes + row - 1) / row * row);
+}
+
+// Key channels with room in a factor's image.
+constexpr int factor_keys(const Shape& shape) {
+  const int keys = (shape.key_dim + 15) / 16 * 16;
+  const int bytes = bytes_of(shape.qkv_type);
+  return tile_bytes(1, keys, bytes) / bytes;
 }
 
 // Dynamic shared memory of the two stages; the kernels assert that it is what they use.
-constexpr int prepare_shared_bytes(const Shape& shape, const Tuning& tuning) {
+constexpr int prepare_shared_bytes(const Shape& shape, const PrepareTuning& tuning) {
   const int groups = tuning.chunk / 8;
   const int slab = 2 * tuning.prepare_threads / groups;
   const int keys = (shape.key_dim + 15) / 16 * 16;
   const int scores = 3 * tile_bytes(tuning.chunk, slab, 4);
   const int matrices = 3 * tile_bytes(tuning.chunk, tuning.chunk, 4);
-  const int small = (groups * slab + 3 * tuning.chunk) * 4;
+  const int small = (groups * slab + (3 + 2 * 16) * tuning.chunk) * 4;
   return (small + 127) / 128 * 128 + tile_bytes(tuning.chunk, keys, 4) +
          (scores > matrices ? scores : matrices);
 }
@@ -52,20 +72,21 @@ constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) 
   const int keys = (shape.key_dim + 15) / 16 * 16;
   const int values = tile_bytes(tuning.chunk, block_columns(shape, tuning), bytes);
   const int square = tile_bytes(tuning.chunk, tuning.chunk, bytes);
-  const int decay = (keys * 4 + 127) / 128 * 128;
+  const int decay = factor_keys(shape) * 4;
   int side = values > square ? values : square;
   side = side > decay ? side : decay;
+  side = (side + 1023) / 1024 * 1024;  // slots start where a swizzle pattern does
   return tuning.load_stages * (tile_bytes(tuning.chunk, keys, bytes) + side);
 }
 
-// The folded factors of one chunk and value head, kernels.md part 0.1.  Chunk slots are numbered as
-// base/varlen.cuh says; every factor is contiguous, tail rows are zero.
+// The folded factors of one chunk and value head, kernels.md part 0.1, as tile images (columns past
+// K or C are zero, as are tail rows).  Chunk slots are numbered as base/varlen.cuh says.
 struct Factors {
-  void* kd = nullptr;      // [slots, HV, C, Kp] k * exp(P), qkv_type
-  void* qd = nullptr;      // [slots, HV, C, Kp] scale * q * exp(P)
-  void* ak = nullptr;      // [slots, HV, C, Kp] (M diag(beta))^T (k * exp(Pn - P))
-  void* aq = nullptr;      // [slots, HV, C, C]  Aqk M diag(beta)
-  float* decay = nullptr;  // [slots, HV, Kp]  exp(Pn)
+  void* kd = nullptr;      // [slots, HV] images of [C, K]  k * exp(P), qkv_type
+  void* qd = nullptr;      // [slots, HV] images of [C, K]  q * exp(P), not scaled
+  void* ak = nullptr;      // [slots, HV] images of [C, K]  (M diag(beta))^T (k * exp(Pn - P))
+  void* aq = nullptr;      // [slots, HV] images of [C, C]  Aqk M diag(beta), not scaled
+  float* decay = nullptr;  // [slots, HV, factor_keys]      exp(Pn)
 };
 
 struct PrepareArgs {

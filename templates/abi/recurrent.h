@@ -46,7 +46,8 @@ constexpr Geometry geometry_of(const Shape& shape, const Tuning& tuning) {
   g.tokens = tuning.threads / 32 < 4 ? tuning.threads / 32 : 4;
   // The state, four sums a column, what the next token brings of every 64 channels, the rest.
   const int registers = (g.lane_channels + 4) * tuning.columns + g.padded_key_dim / 8 + 72;
-  g.resident = 65536 / tuning.threads / registers;
+  const int quarter_warps = 65536 / 4 / 32 / registers;  // that each of its four schedulers holds
+  g.resident = quarter_warps * 4 * 32 / tuning.threads;
   if (g.resident < 1) g.resident = 1;
   return g;
 }

@@ -7,6 +7,32 @@
 
 namespace kda::step {
 
+KDA_DEVICE float exp2f_approximate(float x) {
+  float r;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
+// How exactly exp is taken: to the last bits of f32, or within 2^-20 where results are rounded to
+// 16 bits anyway.
+template <abi::Shape shape>
+KDA_DEVICE float exponential(float x) {
+  if constexpr (shape.qkv_type == abi::DType::f32) {
+    return expf(x);
+  } else {
+    return exp2f_approximate(x * 1.4426950408889634F);
+  }
+}
+
+template <abi::Shape shape>
+KDA_DEVICE float sigmoid(float x) {
+  if constexpr (shape.qkv_type == abi::DType::f32) {
+    return 1.0F / (1.0F + expf(-x));
+  } else {
+    return __fdividef(1.0F, 1.0F + exponential<shape>(-x));
+  }
+}
+
 // Natural log units.  rate = exp(A_log of the value head), bias = dt_bias of head and channel.
 template <abi::Shape shape>
 KDA_DEVICE float log_decay(float g, float rate, float bias, float lower_bound) {
@@ -17,14 +43,14 @@ KDA_DEVICE float log_decay(float g, float rate, float bias, float lower_bound) {
     if constexpr (shape.gate == abi::Gate::softplus) {
       return -rate * (x > 20.0F ? x : log1pf(expf(x)));
     } else {
-      return lower_bound / (1.0F + expf(-rate * x));
+      return lower_bound * sigmoid<shape>(rate * x);
     }
   }
 }
 
 template <abi::Shape shape>
 KDA_DEVICE float decay(float g, float rate, float bias, float lower_bound) {
-  return expf(log_decay<shape>(g, rate, bias, lower_bound));
+  return exponential<shape>(log_decay<shape>(g, rate, bias, lower_bound));
 }
 
 template <abi::Shape shape>
@@ -49,7 +75,7 @@ KDA_DEVICE float gate_bias(const float* dt_bias, int head, int channel) {
 template <abi::Shape shape>
 KDA_DEVICE float write_strength(float beta) {
   if constexpr (shape.beta_is_logit) {
-    beta = 1.0F / (1.0F + expf(-beta));
+    beta = sigmoid<shape>(beta);
     if constexpr (shape.allow_neg_eigval) beta *= 2.0F;
   }
   return beta;

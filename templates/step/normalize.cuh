@@ -1,36 +1,49 @@
 // The factor that makes a row of q or k unit length: 1 / sqrt(sum of squares + 1e-6), in f32.
 #pragma once
 
-#include "abi/shape.h"
 #include "base/element.cuh"
 #include "base/types.cuh"
 
 namespace kda::step {
 
-KDA_DEVICE float unit_length(float sum_of_squares) { return rsqrtf(sum_of_squares + 1e-6F); }
+KDA_DEVICE float unit_factor(float sum_of_squares) { return rsqrtf(sum_of_squares + 1e-6F); }
 
-// Of the K elements at data[index ..], by one warp; every lane gets it.
-template <abi::Shape shape>
-KDA_DEVICE float row_norm(const void* data, i64 index, bool paired) {
-  const int lane = threadIdx.x % 32;
+// Of the `channels` elements at data[index ..], by one warp; every lane gets it.
+template <abi::DType type, int channels>
+KDA_DEVICE float row_norm(const void* data, i64 index) {
   float sum = 0.0F;
-  if (paired) {
-#pragma unroll
-    for (int c = 2 * lane; c < round_up(shape.key_dim, 64); c += 64) {
-      if (c < shape.key_dim) {
-        const float2 x = load_pair<shape.qkv_type>(data, index + c);
-        sum += x.x * x.x + x.y * x.y;
-      }
-    }
-  } else {
-    for (int c = lane; c < shape.key_dim; c += 32) {
-      const float x = load<shape.qkv_type>(data, index + c);
-      sum += x * x;
-    }
+#pragma unroll 4
+  for (int c = static_cast<int>(threadIdx.x) % 32; c < channels; c += 32) {
+    const float x = load<type>(data, index + c);
+    sum += x * x;
   }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
-  return unit_length(sum);
+  return unit_factor(sum);
+}
+
+// Sums 16 values over `width` neighbouring lanes (16 or 32) in 16 exchanges: each halving hands
+// half of the values to the other half of the lanes.  Lane l of a width returns the total of value
+// l / (width / 16).
+template <int width>
+KDA_DEVICE float sum16(float (&x)[16]) {
+  const int lane = threadIdx.x % 32;
+  int kept = 16;
+#pragma unroll
+  for (int step = width / 2; step >= width / 16; step /= 2) {
+    kept /= 2;
+    const bool upper = (lane & step) != 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i < kept) {
+        const float give = upper ? x[i] : x[i + kept];
+        const float keep = upper ? x[i + kept] : x[i];
+        x[i] = keep + __shfl_xor_sync(0xffffffffU, give, step);
+      }
+    }
+  }
+  if constexpr (width == 32) x[0] += __shfl_xor_sync(0xffffffffU, x[0], 1);
+  return x[0];
 }
 
 }  // namespace kda::step

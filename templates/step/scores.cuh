@@ -15,22 +15,12 @@
 
 #include "abi/shape.h"
 #include "base/types.cuh"
+#include "step/row_group.cuh"
 #include "tile/operand.cuh"
 
 namespace kda::step {
 
 constexpr float leaf_limit = 1e-30F;
-
-// One thread's part of a slab: 8 rows of channels c and c + 1.
-struct RowGroup {
-  float2 q[8], k[8];
-  float2 a[8];  // decay of each token
-};
-
-KDA_DEVICE float2 times(float2 x, float2 y) { return make_float2(x.x * y.x, x.y * y.y); }
-KDA_DEVICE float2 over(float2 x, float2 y) {
-  return make_float2(__fdividef(x.x, y.x), __fdividef(x.y, y.y));
-}
 
 // The decay from the row group's edge: rows of the second half of a 2h block since its middle
 // (inclusive), rows of the first half up to it (exclusive).  h = 8: the whole group is one half.
@@ -139,8 +129,8 @@ struct Scores {
                                const float2 (&factor)[8], int row, int channel) {
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
-      k_tile.pair(row + r, channel) = times(rows.k[r], factor[r]);
-      q_tile.pair(row + r, channel) = times(rows.q[r], factor[r]);
+      k_tile.pair(row + r, channel) = Product::rounded(times(rows.k[r], factor[r]));
+      q_tile.pair(row + r, channel) = Product::rounded(times(rows.q[r], factor[r]));
     }
   }
 
@@ -214,11 +204,12 @@ struct Scores {
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
       const int row = group * 8 + r;
-      const float2 far = times(rows.k[r], factor[r]);
-      const float2 near = over(rows.k[r], factor[r]);
+      const float2 far = Product::rounded(times(rows.k[r], factor[r]));
+      const float2 near = Product::rounded(over(rows.k[r], factor[r]));
       k_tile.pair(row, channel) = second ? far : near;
       k_columns.pair(row, channel) = second ? near : far;
-      q_tile.pair(row, channel) = second ? times(rows.q[r], factor[r]) : over(rows.q[r], factor[r]);
+      q_tile.pair(row, channel) =
+          Product::rounded(second ? times(rows.q[r], factor[r]) : over(rows.q[r], factor[r]));
     }
     __syncthreads();
     add<Diagonal<chunk>>(diagonal, k_tile, q_tile, k_columns);
@@ -257,7 +248,7 @@ struct Scores {
           const int row = piece.row + lane.g + e / 2 * 8;
           const int column = piece.column + 2 * lane.t + e % 2;
           if (piece.queries) {
-            queries(row, column) = row >= column ? c[i][e] : 0.0F;
+            queries(row, column) = row >= column ? Product::rounded(c[i][e]) : 0.0F;
           } else {
             keys(row, column) = row > column ? beta[row] * c[i][e] : 0.0F;
           }

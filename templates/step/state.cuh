@@ -12,10 +12,10 @@
 
 namespace kda::step {
 
-template <abi::Shape shape, int tiles>
+// keys_held: K with room, a multiple of 16; what lies past K stays zero.
+template <abi::Shape shape, int tiles, int keys_held = round_up(shape.key_dim, 16)>
 struct State {
-  static constexpr int keys16 = round_up(shape.key_dim, 16);
-  static constexpr int key_tiles = keys16 / 8;
+  static constexpr int key_tiles = keys_held / 8;
 
   float s[tiles][key_tiles][4];
 

@@ -6,7 +6,8 @@
 // and B alike; a sum over k does not care.
 //
 // f32 operands are split in tf32 terms: splits = 3 keeps hi*hi + hi*lo + lo*hi, about 2^-21 off;
-// splits = 1 rounds to tf32 and is for factors that are rounded further anyway.
+// splits = 1 is plain tf32, for factors that are rounded further anyway: the instruction drops the
+// low 13 bits, so values are to be rounded() before, best where they are stored.
 #pragma once
 
 #include "ptx/mma.cuh"
@@ -77,13 +78,30 @@ template <int splits>
 struct Operand<abi::DType::f32, splits> {
   static_assert(splits == 1 || splits == 3);
 
+  // x such that dropping its low 13 bits rounds to nearest; x itself where it will be split.
+  static KDA_DEVICE float rounded(float x) {
+    return splits == 1 ? __uint_as_float(__float_as_uint(x) + 0x1000U) : x;
+  }
+  static KDA_DEVICE float2 rounded(float2 x) { return make_float2(rounded(x.x), rounded(x.y)); }
+
   template <int count>
   struct Split {
     u32 hi[count];
     u32 lo[splits == 3 ? count : 1];
     KDA_DEVICE void set(int i, float x) {
-      hi[i] = ptx::cvt_rna_tf32(x);
-      if constexpr (splits == 3) lo[i] = ptx::cvt_rna_tf32(x - __uint_as_float(hi[i]));
+      if constexpr (splits == 3) {
+        hi[i] = ptx::cvt_rna_tf32(x);
+        lo[i] = __float_as_uint(x - __uint_as_float(hi[i]));
+      } else {
+        hi[i] = __float_as_uint(x);
+      }
+    }
+    // For values that were not rounded when they were stored.
+    KDA_DEVICE void round() {
+      if constexpr (splits == 1) {
+#pragma unroll
+        for (int i = 0; i < count; ++i) hi[i] = __float_as_uint(rounded(__uint_as_float(hi[i])));
+      }
     }
   };
   using A = Split<8>;  // [k / 8][g 2t, g+8 2t, g 2t+1, g+8 2t+1]
@@ -103,7 +121,7 @@ struct Operand<abi::DType::f32, splits> {
   // Two rows of a down() place lie one below the other.
   template <class Tile>
   static KDA_DEVICE float below(const Place<Tile>& place, int row, int column, int more) {
-    return ptx::ld_shared_f32(place.at(row, column) + more * Tile::pitch * Tile::element_bytes);
+    return ptx::ld_shared_f32(place.at(row, column) + more * Tile::row_bytes);
   }
 
   // A[m, k] = (m0 + m, k0 + k) from rows()

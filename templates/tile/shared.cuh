@@ -1,5 +1,7 @@
-// Row-major tiles in shared memory whose 16-byte units are exchanged within a row (XOR by a key of
-// the row), so that reading a column of units touches every bank once.
+// Tiles in shared memory, laid out as wgmma's and TMA's swizzled operands are: panels of at most
+// 128 bytes of each row, row after row, with the 16-byte units of a row exchanged (XOR by a key of
+// the row), so that reading a column of units touches every bank once.  The same bytes in global
+// memory are a tile's image: copying one is a copy of contiguous bytes.
 #pragma once
 
 #include "abi/dtype.h"
@@ -21,16 +23,20 @@ struct Place {
 
   KDA_DEVICE u32 at(int rows, int columns) const {
     const u32 bytes = columns * Tile::element_bytes;
-    return (base ^ (bytes & 127U)) + (bytes & ~127U) + rows * Tile::pitch * Tile::element_bytes;
+    return (base ^ (bytes & (Tile::row_bytes - 1U))) + bytes / Tile::row_bytes * Tile::panel_bytes +
+           rows * Tile::row_bytes;
   }
 };
 
 template <abi::DType type, int rows, int columns, Reads reads = Reads::along_rows>
 struct Shared {
   static constexpr int element_bytes = abi::bytes_of(type);
-  static constexpr int unit = 16 / element_bytes;                       // elements a unit
-  static constexpr int pitch = round_up(columns, 128 / element_bytes);  // elements a row
-  static constexpr int bytes = rows * pitch * element_bytes;
+  static constexpr int unit = 16 / element_bytes;  // elements a unit
+  static constexpr int row_bytes =
+      element_bytes == 2 && columns <= 16 ? 32 : (element_bytes == 2 && columns <= 32 ? 64 : 128);
+  static constexpr int width = round_up(columns, row_bytes / element_bytes);  // columns with room
+  static constexpr int panel_bytes = rows * row_bytes;
+  static constexpr int bytes = rows * width * element_bytes;
 
   char* data;
 
@@ -40,13 +46,14 @@ struct Shared {
   static KDA_DEVICE int at(int row, int column) {
     int key;
     if constexpr (element_bytes == 2) {
-      key = row & 7;
+      key = row / (128 / row_bytes) & (row_bytes / 16 - 1);
     } else if constexpr (reads == Reads::along_rows) {
       key = (row & 3) * 2;
     } else {
       key = ((row >> 1) & 3) * 2;
     }
-    return (row * pitch + ((column / unit) ^ key) * unit + column % unit) * element_bytes;
+    const int byte = column * element_bytes;
+    return byte / row_bytes * panel_bytes + row * row_bytes + (byte % row_bytes ^ key * 16);
   }
 
   KDA_DEVICE storage<type>& operator()(int row, int column) const {

@@ -45,8 +45,10 @@ using Values = tile::Shared<type, chunk, columns, tile::Reads::down_columns>;  /
 static_assert(Factor::bytes == Writer::bytes);
 
 constexpr int side_bytes = round_up(
-    larger(larger(Values::bytes, Square::bytes), keys16* static_cast<int>(sizeof(float))), 128);
+    larger(larger(Values::bytes, Square::bytes), Factor::width* static_cast<int>(sizeof(float))),
+    1024);
 constexpr int slot_bytes = Factor::bytes + side_bytes;
+static_assert(Factor::width == abi::chunk::factor_keys(shape));
 static_assert(columns == abi::chunk::block_columns(shape, tune));
 static_assert(slot_bytes * tune.load_stages == abi::chunk::recurrence_shared_bytes(shape, tune));
 
@@ -58,15 +60,10 @@ struct Task {
   int chunks;
 };
 
-template <class Tile>
-KDA_DEVICE void copy_tile(const Tile& tile, const void* data, i64 index, int columns_of) {
-  const auto* from = static_cast<const storage<type>*>(data) + index;
-  const int units = chunk * columns_of / unit;
+KDA_DEVICE void copy_bytes(u32 to, const void* from, int bytes) {
 #pragma unroll(keys16 > 128 ? 1 : 4)
-  for (int i = threadIdx.x; i < units; i += threads) {
-    const int row = i / (columns_of / unit);
-    const int column = i % (columns_of / unit) * unit;
-    ptx::cp_async_16(tile.address(row, column), from + i * unit);
+  for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += threads * 16) {
+    ptx::cp_async_16(to + at, static_cast<const char*>(from) + at);
   }
 }
 
@@ -104,20 +101,21 @@ KDA_DEVICE void load_part(char* ring, const abi::chunk::RecurrenceArgs& args, co
                           int step, bool vectored) {
   if (step < 3 * task.chunks) {
     char* slot = ring + step % tune.load_stages * slot_bytes;
+    const u32 to = ptx::shared_address(slot);
     const i64 tile = (task.slot + step / 3) * args.in.value_heads + task.head;
-    const i64 factor = tile * chunk * keys16;
     if (step % 3 == 0) {
-      copy_tile(Factor(slot), args.factors.kd, factor, keys16);
+      copy_bytes(to, static_cast<const char*>(args.factors.kd) + tile * Factor::bytes,
+                 Factor::bytes);
       copy_values(Values(slot + Factor::bytes), args.in, task, step / 3, vectored);
     } else if (step % 3 == 1) {
-      copy_tile(Factor(slot), args.factors.qd, factor, keys16);
-      copy_tile(Square(slot + Factor::bytes), args.factors.aq, tile * chunk * chunk, chunk);
+      copy_bytes(to, static_cast<const char*>(args.factors.qd) + tile * Factor::bytes,
+                 Factor::bytes);
+      copy_bytes(to + Factor::bytes,
+                 static_cast<const char*>(args.factors.aq) + tile * Square::bytes, Square::bytes);
     } else {
-      copy_tile(Writer(slot), args.factors.ak, factor, keys16);
-      for (int i = threadIdx.x; i < keys16 / 4; i += threads) {
-        ptx::cp_async_16(ptx::shared_address(slot + Factor::bytes) + 16 * i,
-                         args.factors.decay + tile * keys16 + 4 * i);
-      }
+      copy_bytes(to, static_cast<const char*>(args.factors.ak) + tile * Writer::bytes,
+                 Writer::bytes);
+      copy_bytes(to + Factor::bytes, args.factors.decay + tile * Factor::width, Factor::width * 4);
     }
   }
   ptx::cp_async_commit();
@@ -211,21 +209,16 @@ KDA_DEVICE void subtract_from_values(Accumulators& r, const Values& v, float dow
   }
 }
 
-// o[C, V] = scale * acc^T, rows and columns that exist.
-template <abi::DType type = kda::type>
-KDA_DEVICE void write_outputs(const Accumulators& acc, const abi::Tensor& o, const Task& task,
-                              int at, float scale, bool paired) {
+// o[C, V] = scale * acc^T, rows and columns that exist.  whole: all of them do, and pairs of
+// columns are aligned.
+template <bool whole, abi::DType type = kda::type>
+KDA_DEVICE void write_outputs(const Accumulators& acc, storage<type>* o, i64 token, i64 left,
+                              int value0, float scale, bool paired) {
   const tile::Lane lane;
-  const i64 first = static_cast<i64>(at) * chunk;
-  const i64 left = task.sequence.length() - first;
-  const i64 index =
-      offset_of<shape.varlen>(o, task.n, task.sequence.begin, task.head) + first * o.token;
-  void* data = const_cast<void*>(o.data);
-  const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16 * tiles;
 #pragma unroll
-  for (int m = 0; m < tiles; ++m) {
+  for (int c = 0; c < chunk_tiles; ++c) {
 #pragma unroll
-    for (int c = 0; c < chunk_tiles; ++c) {
+    for (int m = 0; m < tiles; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float x0 = scale * acc[m][c][2 * half];
@@ -233,16 +226,16 @@ KDA_DEVICE void write_outputs(const Accumulators& acc, const abi::Tensor& o, con
         if constexpr (type == abi::DType::f32) {
           const int value = value0 + m * 16 + lane.g + half * 8;
           const int row = c * 8 + 2 * lane.t;
-          if (value < values) {
-            if (row < left) store<type>(data, index + row * o.token + value, x0);
-            if (row + 1 < left) store<type>(data, index + (row + 1) * o.token + value, x1);
-          }
+          if (whole || (value < values && row < left)) o[row * token + value] = x0;
+          if (whole || (value < values && row + 1 < left)) o[(row + 1) * token + value] = x1;
         } else {
           const u32 pair = ptx::movmatrix_trans(element<type>::pack(x0, x1));
           const int value = value0 + m * 16 + half * 8 + 2 * lane.t;
           const int row = c * 8 + lane.g;
-          if (row < left) {
-            auto* to = static_cast<storage<type>*>(data) + index + row * o.token + value;
+          auto* to = o + row * token + value;
+          if (whole) {
+            *reinterpret_cast<u32*>(to) = pair;
+          } else if (row < left) {
             if (paired) {
               if (value < values) *reinterpret_cast<u32*>(to) = pair;
             } else {
@@ -304,7 +297,7 @@ KDA_DEVICE char* next_part(char* ring, const abi::chunk::RecurrenceArgs& args, c
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
     kda_chunk_recurrence(const __grid_constant__ abi::chunk::RecurrenceArgs args) {
-  extern __shared__ char memory[];
+  extern __shared__ __align__(1024) char memory[];
   char* ring = memory;
 
   const abi::Inputs& in = args.in;
@@ -331,6 +324,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
     state.clear();
   }
 
+  auto* outputs = static_cast<storage<type>*>(const_cast<void*>(args.out.o.data)) +
+                  offset_of<shape.varlen>(args.out.o, task.n, task.sequence.begin, task.head);
   for (int at = 0; at < task.chunks; ++at) {
     tile::Scale<type> state_scale;
     if constexpr (tile::Scale<type>::needed) state_scale.choose(largest(state.s));
@@ -363,7 +358,15 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
         }
       }
     }
-    write_outputs(o, args.out.o, task, at, in.scale * r_scale.down, paired);
+    const i64 first = static_cast<i64>(at) * chunk;
+    const i64 left = task.sequence.length() - first;
+    auto* to = outputs + first * args.out.o.token;
+    const float scale = in.scale * r_scale.down;
+    if (left >= chunk && paired && value0 + 16 * tiles <= values) {
+      write_outputs<true>(o, to, args.out.o.token, left, value0, scale, paired);
+    } else {
+      write_outputs<false>(o, to, args.out.o.token, left, value0, scale, paired);
+    }
 
     slot = next_part(ring, args, task, 3 * at + 2, vectored);
     update_state(state, r, Writer(slot), reinterpret_cast<const float*>(slot + Factor::bytes),

@@ -123,8 +123,8 @@ struct Tokens {
     float q_factor = in.scale;
     float k_factor = 1.0F;
     if constexpr (shape.l2norm_qk) {
-      q_factor *= step::unit_length(sum_of_warp(qq));
-      k_factor = step::unit_length(sum_of_warp(kk));
+      q_factor *= step::unit_factor(sum_of_warp(qq));
+      k_factor = step::unit_factor(sum_of_warp(kk));
     }
     const float rate = expf(log_rate);
 #pragma unroll

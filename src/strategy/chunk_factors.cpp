@@ -1,0 +1,105 @@
+#include "strategy/chunk_factors.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compose/prelude.hpp"
+#include "problem/shape.hpp"
+
+namespace kda::strategy {
+
+using abi::chunk::PrepareTuning;
+using compose::Launch;
+using compose::Run;
+
+FactorSlices::FactorSlices(const Problem& problem, int chunk, compose::Workspace& workspace) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const int bytes = abi::bytes_of(shape.qkv_type);
+  const int keys = abi::chunk::factor_keys(shape);
+  const auto tiles = static_cast<std::size_t>(
+      slots_of(problem.max_tokens, problem.max_sequences, chunk) * problem.value_heads);
+  const auto images = [&](int columns) {
+    return tiles * static_cast<std::size_t>(abi::chunk::tile_bytes(chunk, columns, bytes));
+  };
+  kd_ = workspace.take(images(keys));
+  qd_ = workspace.take(images(keys));
+  ak_ = workspace.take(images(keys));
+  aq_ = workspace.take(images(chunk));
+  decay_ = workspace.take(tiles * static_cast<std::size_t>(keys) * sizeof(float));
+}
+
+abi::chunk::Factors FactorSlices::at(std::byte* workspace) const {
+  abi::chunk::Factors factors;
+  factors.kd = workspace + kd_;
+  factors.qd = workspace + qd_;
+  factors.ak = workspace + ak_;
+  factors.aq = workspace + aq_;
+  factors.decay = reinterpret_cast<float*>(workspace + decay_);
+  return factors;
+}
+
+Status check_prepare(std::string_view name, const Problem& problem, const PrepareTuning& tuning,
+                     const device::Device& device) {
+  const int ratio = tuning.prepare_threads / tuning.chunk;
+  if (ratio < 2 || ratio > 8) {
+    return {Code::unsupported,
+            fmt::format("strategy {}: prepare_threads={} with chunk={}: must be 2 to 8 times chunk",
+                        name, tuning.prepare_threads, tuning.chunk)};
+  }
+  const int bytes = abi::chunk::prepare_shared_bytes(problem::shape_of(problem), tuning);
+  if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
+    return {Code::unsupported,
+            fmt::format("strategy {}: chunk={} prepare_threads={} need {} bytes of shared memory a "
+                        "block in the prepare stage; {} gives {}",
+                        name, tuning.chunk, tuning.prepare_threads, bytes, device.name,
+                        device.shared_per_block)};
+  }
+  const std::int64_t blocks =
+      slots_of(problem.max_tokens, problem.max_sequences, tuning.chunk) * problem.value_heads;
+  if (blocks > std::numeric_limits<std::int32_t>::max()) {
+    return {
+        Code::unsupported,
+        fmt::format("strategy {}: max_tokens={} and max_sequences={} with HV={} make {} chunks, "
+                    "more than a grid holds; a larger chunk makes fewer",
+                    name, problem.max_tokens, problem.max_sequences, problem.value_heads, blocks)};
+  }
+  return {};
+}
+
+compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning,
+                             const FactorSlices& slices) {
+  const abi::Shape shape = problem::shape_of(problem);
+  compose::Stage stage;
+  stage.name = "prepare";
+  stage.file = "chunk/prepare.cu";
+  stage.entry = "kda_chunk_prepare";
+  stage.prelude = compose::prelude(
+      shape, {{"chunk", tuning.chunk}, {"prepare_threads", tuning.prepare_threads}});
+  stage.threads = static_cast<unsigned>(tuning.prepare_threads);
+  stage.shared_bytes = static_cast<std::size_t>(abi::chunk::prepare_shared_bytes(shape, tuning));
+  stage.bind = [problem, slices, chunk = tuning.chunk](const Run& run, Launch& launch) {
+    abi::chunk::PrepareArgs args;
+    args.in = problem::inputs_of(problem, run.forward);
+    args.factors = slices.at(run.workspace);
+    const std::int64_t slots = slots_of(run.forward.tokens, run.forward.sequences, chunk);
+    launch.grid[0] =
+        run.forward.tokens == 0 ? 0 : static_cast<unsigned>(slots * problem.value_heads);
+    launch.set(args);
+  };
+  return stage;
+}
+
+double traffic_microseconds(const Problem& problem, const device::Device& device, int chunk) {
+  const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
+  const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
+  const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
+  const double padded = std::ceil(length / chunk) * chunk;
+  const double factors = heads * padded * bytes * (8.0 * problem.key_dim + 4.0 * problem.value_dim);
+  const double states = heads * problem.key_dim * problem.value_dim * sizeof(float) *
+                        ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
+  return (factors + states) / device.memory_bandwidth * 1e6;
+}
+
+}  // namespace kda::strategy

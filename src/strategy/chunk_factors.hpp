@@ -1,0 +1,42 @@
+// The prepare stage and its factors in the workspace: what the chunk strategies share.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "abi/chunk.h"
+#include "compose/recipe.hpp"
+#include "compose/workspace.hpp"
+#include "device/device.hpp"
+#include "kda/kda.hpp"
+
+namespace kda::strategy {
+
+// Where the factors of a problem's largest run lie in the workspace.
+class FactorSlices {
+ public:
+  FactorSlices(const Problem& problem, int chunk, compose::Workspace& workspace);
+
+  abi::chunk::Factors at(std::byte* workspace) const;
+
+ private:
+  std::size_t kd_, qd_, ak_, aq_, decay_;
+};
+
+// Chunk slots of a run (templates/base/varlen.cuh).
+inline std::int64_t slots_of(std::int64_t tokens, std::int64_t sequences, int chunk) {
+  return tokens / chunk + sequences;
+}
+
+// ok, or unsupported where the stage cannot serve; `name` is the strategy's.
+Status check_prepare(std::string_view name, const Problem& problem,
+                     const abi::chunk::PrepareTuning& tuning, const device::Device& device);
+
+compose::Stage prepare_stage(const Problem& problem, const abi::chunk::PrepareTuning& tuning,
+                             const FactorSlices& slices);
+
+// Microseconds: the factors written and read (whole chunks, however short a sequence), the inputs,
+// the outputs and the states moved once.
+double traffic_microseconds(const Problem& problem, const device::Device& device, int chunk);
+
+}  // namespace kda::strategy

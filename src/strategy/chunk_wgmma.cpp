@@ -1,0 +1,121 @@
+#include "strategy/chunk_wgmma.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "abi/chunk_wgmma.h"
+#include "compose/prelude.hpp"
+#include "compose/workspace.hpp"
+#include "problem/shape.hpp"
+#include "strategy/chunk_factors.hpp"
+
+namespace kda::strategy {
+namespace {
+
+using abi::chunk_wgmma::Tuning;
+using compose::Launch;
+using compose::Run;
+
+Status applicable(const Problem& problem, const device::Device& device) {
+  if (device.major != 9) {
+    return {Code::unsupported,
+            fmt::format("strategy chunk_wgmma: {} has compute capability {}.{}; wgmma is 9.0's",
+                        device.name, device.major, device.minor)};
+  }
+  if (problem.qkv_type == DType::f32) {
+    return {Code::unsupported,
+            "strategy chunk_wgmma: qkv_type is f32; bf16 and f16 are served (chunk serves f32)"};
+  }
+  if (problem.key_dim > 128) {
+    return {Code::unsupported, fmt::format("strategy chunk_wgmma: key_dim is {}, at most 128 are "
+                                           "served (chunk serves 256)",
+                                           problem.key_dim)};
+  }
+  return {};
+}
+
+tunable::Space space() { return tunable::space_of(abi::chunk_wgmma::tunables); }
+
+int columns_of(const Tuning& tuning) { return 64 * tuning.warpgroups; }
+
+int shards_of(const Problem& problem, const Tuning& tuning) {
+  return (problem.value_dim + columns_of(tuning) - 1) / columns_of(tuning);
+}
+
+tunable::Values defaults(const Problem&, const device::Device&) {
+  return tunable::values_of(Tuning{}, abi::chunk_wgmma::tunables);
+}
+
+Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
+                                       const tunable::Values& values) {
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk_wgmma::tunables);
+  const abi::Shape shape = problem::shape_of(problem);
+  const abi::chunk::PrepareTuning prepare{tuning.chunk, tuning.prepare_threads};
+  if (Status status = check_prepare("chunk_wgmma", problem, prepare, device); !status) {
+    return status;
+  }
+  const int bytes = abi::chunk_wgmma::recurrence_shared_bytes(shape, tuning);
+  if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
+    return Status(
+        Code::unsupported,
+        fmt::format("strategy chunk_wgmma: chunk={} load_stages={} need {} bytes of shared "
+                    "memory a block; {} gives {}",
+                    tuning.chunk, tuning.load_stages, bytes, device.name, device.shared_per_block));
+  }
+
+  compose::Workspace workspace;
+  const FactorSlices slices(problem, tuning.chunk, workspace);
+  compose::Recipe recipe;
+  recipe.strategy = "chunk_wgmma";
+  recipe.tuning = values;
+  recipe.workspace_bytes = workspace.bytes();
+  recipe.stages.push_back(prepare_stage(problem, prepare, slices));
+
+  compose::Stage recurrence;
+  recurrence.name = "recurrence";
+  recurrence.file = "chunk_wgmma/recurrence.cu";
+  recurrence.entry = "kda_chunk_wgmma_recurrence";
+  recurrence.prelude = compose::prelude(shape, values);
+  recurrence.threads = static_cast<unsigned>(128 * tuning.warpgroups + 32);
+  recurrence.shared_bytes = static_cast<std::size_t>(bytes);
+  recurrence.overlaps_previous = true;
+  recurrence.bind = [problem, slices, shards = shards_of(problem, tuning)](const Run& run,
+                                                                           Launch& launch) {
+    abi::chunk::RecurrenceArgs args;
+    args.in = problem::inputs_of(problem, run.forward);
+    args.out = problem::outputs_of(problem, run.forward);
+    args.factors = slices.at(run.workspace);
+    launch.grid[0] = static_cast<unsigned>(run.forward.sequences * problem.value_heads * shards);
+    launch.set(args);
+  };
+  recipe.stages.push_back(std::move(recurrence));
+  return recipe;
+}
+
+// The traffic, and the chain of chunks of one sequence in waves of blocks.
+double estimate(const Problem& problem, const device::Device& device,
+                const tunable::Values& values) {
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk_wgmma::tunables);
+  const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
+  const double step = 0.3 + 0.006 * tuning.chunk;
+  const double blocks =
+      static_cast<double>(problem.max_sequences) * problem.value_heads * shards_of(problem, tuning);
+  const double waves = std::max(1.0, blocks / (2.0 * std::max(device.multiprocessors, 1)));
+  return 6.0 + traffic_microseconds(problem, device, tuning.chunk) +
+         waves * step * (length / tuning.chunk + 1);
+}
+
+}  // namespace
+
+const Strategy chunk_wgmma = {
+    "chunk_wgmma",
+    "token-parallel prepare, then head-parallel recurrence over chunks (wgmma, sm_90)",
+    applicable,
+    space,
+    defaults,
+    compose_recipe,
+    estimate,
+};
+
+}  // namespace kda::strategy

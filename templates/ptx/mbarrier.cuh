@@ -1,0 +1,39 @@
+// mbarrier: arrivals and bytes counted in shared memory; waits by phase parity.
+#pragma once
+
+#include "base/types.cuh"
+
+namespace kda::ptx {
+
+KDA_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers visible to the copy engine.
+KDA_DEVICE void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+KDA_DEVICE void mbarrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives and announces `bytes` that copies will bring.
+KDA_DEVICE void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+// Until the phase of that parity has completed.
+KDA_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra done;\n"
+      "bra again;\n"
+      "done:}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+}  // namespace kda::ptx

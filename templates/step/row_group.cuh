@@ -1,0 +1,76 @@
+// One thread's part of a chunk: 8 consecutive rows (tokens) of channels c and c + 1, as f32.
+#pragma once
+
+#include "abi/shape.h"
+#include "abi/tensors.h"
+#include "base/element.cuh"
+#include "base/tensor.cuh"
+#include "base/types.cuh"
+#include "step/gate.cuh"
+
+namespace kda::step {
+
+struct RowGroup {
+  float2 q[8], k[8];
+  float2 a[8];  // decay of each token
+};
+
+KDA_DEVICE float2 times(float2 x, float2 y) { return make_float2(x.x * y.x, x.y * y.y); }
+KDA_DEVICE float2 times(float2 x, float y) { return make_float2(x.x * y, x.y * y); }
+KDA_DEVICE float2 over(float2 x, float2 y) {
+  return make_float2(__fdividef(x.x, y.x), __fdividef(x.y, y.y));
+}
+
+// Where the chunk's first token of one head lies in each tensor, in elements.
+struct Origin {
+  i64 q, k, g;
+};
+
+// Rows row0 .. row0 + 7 of `rows`: raw q and k, and g still raw in `a`.  Rows and channels that do
+// not exist are read where others do, so that all loads are in flight together; settle() clears
+// them.
+template <abi::Shape shape, bool paired>
+KDA_DEVICE void load_raw(RowGroup& part, const abi::Inputs& in, const Origin& origin, int row0,
+                         int rows, int c) {
+  constexpr int keys = shape.key_dim;
+  const int c0 = c < keys ? c : 0;
+  const int c1 = c + 1 < keys ? c + 1 : 0;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const int row = row0 + r < rows ? row0 + r : rows - 1;
+    const i64 q = origin.q + row * in.q.token;
+    const i64 k = origin.k + row * in.k.token;
+    const i64 g = origin.g + row * in.g.token;
+    if constexpr (paired) {
+      part.q[r] = load_pair<shape.qkv_type>(in.q.data, q + c0);
+      part.k[r] = load_pair<shape.qkv_type>(in.k.data, k + c0);
+      part.a[r] = load_pair<shape.gate_type>(in.g.data, g + c0);
+    } else {
+      part.q[r] = make_float2(load<shape.qkv_type>(in.q.data, q + c0),
+                              load<shape.qkv_type>(in.q.data, q + c1));
+      part.k[r] = make_float2(load<shape.qkv_type>(in.k.data, k + c0),
+                              load<shape.qkv_type>(in.k.data, k + c1));
+      part.a[r] = make_float2(load<shape.gate_type>(in.g.data, g + c0),
+                              load<shape.gate_type>(in.g.data, g + c1));
+    }
+  }
+}
+
+// g to decays; what does not exist becomes q = k = 0 and decay 1.
+template <abi::Shape shape>
+KDA_DEVICE void settle(RowGroup& part, int row0, int rows, int c, float rate, float2 bias,
+                       float lower_bound) {
+  const bool first = c < shape.key_dim;
+  const bool second = c + 1 < shape.key_dim;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const bool row = row0 + r < rows;
+    const float2 g = part.a[r];
+    part.a[r].x = row && first ? decay<shape>(g.x, rate, bias.x, lower_bound) : 1.0F;
+    part.a[r].y = row && second ? decay<shape>(g.y, rate, bias.y, lower_bound) : 1.0F;
+    if (!row || !first) part.q[r].x = part.k[r].x = 0.0F;
+    if (!row || !second) part.q[r].y = part.k[r].y = 0.0F;
+  }
+}
+
+}  // namespace kda::step
