@@ -19,7 +19,9 @@ phase() {
   shift
   "$@" >"$out/$name.log" 2>&1
   local code=$?
-  tail -n "${TAIL:-25}" "$out/$name.log"
+  # Of a sweep: each failure and each strategy's line; of a passing rest: the end.
+  grep -E 'FAILED|: [0-9]+ passed, |plans [0-9.]+ s' "$out/$name.log" | cut -c -"${WIDTH:-300}" | tail -n 60
+  tail -n "${TAIL:-15}" "$out/$name.log"
   echo "== $name: exit $code after $((SECONDS - start)) s, log in $out/$name.log"
   [[ $code -eq 0 ]] || failed+=("$name")
 }
@@ -41,7 +43,7 @@ sanitize() {
 for each in $phases; do
   case $each in
     build) phase build build ;;
-    test) phase test ctest --test-dir "$build" -L gpu --output-on-failure --timeout 540 ;;
+    test) phase test ctest --test-dir "$build" -L gpu --verbose --timeout 540 ;;
     memcheck) phase memcheck sanitize memcheck '[sanitize]' --leak-check no ;;
     racecheck) phase racecheck sanitize racecheck '[sanitize]' --racecheck-report all ;;
     initcheck) phase initcheck sanitize initcheck '[initcheck]' ;;
