@@ -6,7 +6,7 @@
 #   tools/device_check.sh memcheck racecheck     on what is built
 # Logs go to ${OUT:-/tmp}; the build to ${BUILD:-build-device}; CMAKE_ARGS go to the configure step.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 out=${OUT:-/tmp}
 build=${BUILD:-build-device}
 phases=${*:-build test memcheck racecheck initcheck}
