@@ -9,6 +9,20 @@ KDA_DEVICE void cp_async_16(u32 shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 
+// Zeros instead where not `there`; then `global` is not read.
+KDA_DEVICE void cp_async_16_or_zero(u32 shared, const void* global, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(there ? 16 : 0)
+               : "memory");
+}
+
+// Arrives at the mbarrier once this thread's copies so far have landed, as one of its arrivals.
+KDA_DEVICE void cp_async_arrive(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+KDA_DEVICE void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 KDA_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Waits until at most `pending` of this thread's groups are in flight.

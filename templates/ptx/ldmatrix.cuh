@@ -36,6 +36,10 @@ KDA_DEVICE float2 ld_shared_f32x2(u32 address) {
   return r;
 }
 
+KDA_DEVICE void st_shared_u16(u32 address, u16 x) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(x) : "memory");
+}
+
 // The transpose of the warp's 8x8 matrix.
 KDA_DEVICE u32 movmatrix_trans(u32 x) {
   u32 r;

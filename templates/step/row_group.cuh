@@ -17,8 +17,12 @@ struct RowGroup {
 
 KDA_DEVICE float2 times(float2 x, float2 y) { return make_float2(x.x * y.x, x.y * y.y); }
 KDA_DEVICE float2 times(float2 x, float y) { return make_float2(x.x * y, x.y * y); }
-KDA_DEVICE float2 over(float2 x, float2 y) {
-  return make_float2(__fdividef(x.x, y.x), __fdividef(x.y, y.y));
+// 1 / x for normal x, within 1 ulp.
+KDA_DEVICE float2 reciprocal(float2 x) {
+  float2 r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r.x) : "f"(x.x));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r.y) : "f"(x.y));
+  return r;
 }
 
 // Where the chunk's first token of one head lies in each tensor, in elements.

@@ -204,12 +204,12 @@ struct Scores {
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
       const int row = group * 8 + r;
-      const float2 far = Product::rounded(times(rows.k[r], factor[r]));
-      const float2 near = Product::rounded(over(rows.k[r], factor[r]));
-      k_tile.pair(row, channel) = second ? far : near;
-      k_columns.pair(row, channel) = second ? near : far;
-      q_tile.pair(row, channel) =
-          Product::rounded(second ? times(rows.q[r], factor[r]) : over(rows.q[r], factor[r]));
+      const float2 inverse = reciprocal(factor[r]);
+      const float2 row_side = second ? factor[r] : inverse;
+      const float2 column_side = second ? inverse : factor[r];
+      k_tile.pair(row, channel) = Product::rounded(times(rows.k[r], row_side));
+      k_columns.pair(row, channel) = Product::rounded(times(rows.k[r], column_side));
+      q_tile.pair(row, channel) = Product::rounded(times(rows.q[r], row_side));
     }
     __syncthreads();
     add<Diagonal<chunk>>(diagonal, k_tile, q_tile, k_columns);

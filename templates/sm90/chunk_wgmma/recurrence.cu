@@ -8,6 +8,7 @@
 #include "base/tensor.cuh"
 #include "base/varlen.cuh"
 #include "ptx/bulk.cuh"
+#include "ptx/cp_async.cuh"
 #include "ptx/dependent.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/wgmma.cuh"
@@ -68,26 +69,25 @@ struct Ring {
 
 // The producer warp ------------------------------------------------------------------------------
 
-// Rows of v that exist come by one bulk copy each, or element by element where they are not 16-byte
-// aligned; others become zero.  Returns the bytes that copies will bring.
-KDA_DEVICE u32 values_bytes(const Task& task, i64 left, bool vectored) {
-  const int exist = smaller(values - task.value0, columns);
-  return vectored ? static_cast<u32>(left < chunk ? left : chunk) * exist * 2 : 0;
-}
-
-KDA_DEVICE void fill_values(u32 to, const abi::Inputs& in, const Task& task, i64 first, i64 left,
-                            bool vectored) {
+// One chunk of v, rows and columns that do not exist as zeros: 16 bytes a copy, or element by
+// element where v is not 16-byte aligned.
+KDA_DEVICE void load_values(u32 to, const u16* v, i64 token, i64 left, int exist, bool vectored) {
   const int lane = threadIdx.x % 32;
-  const int exist = smaller(values - task.value0, columns);
-  const u16* from = static_cast<const u16*>(in.v.data) + task.value0 + first * in.v.token +
-                    offset_of<shape.varlen>(in.v, task.n, task.sequence.begin, task.head);
-  for (int row = lane; row < chunk; row += 32) {
-    for (int column = 0; column < columns; ++column) {
+  if (vectored) {
+#pragma unroll
+    for (int i = 0; i < chunk * columns / 8 / 32; ++i) {
+      const int row = (i * 32 + lane) / (columns / 8);
+      const int column = lane % (columns / 8) * 8;
       const bool there = row < left && column < exist;
-      if (there && vectored) continue;
-      const u16 x = there ? from[row * in.v.token + column] : u16(0);
-      asm volatile("st.shared.u16 [%0], %1;" ::"r"(to + row * value_row + column * 2), "h"(x)
-                   : "memory");
+      ptx::cp_async_16_or_zero(to + row * value_row + column * 2,
+                               v + (there ? row * token + column : 0), there);
+    }
+  } else {
+    for (int i = lane; i < chunk * columns; i += 32) {
+      const int row = i / columns;
+      const int column = i % columns;
+      const u16 x = row < left && column < exist ? v[row * token + column] : u16(0);
+      ptx::st_shared_u16(to + row * value_row + column * 2, x);
     }
   }
 }
@@ -97,12 +97,16 @@ KDA_DEVICE void produce(const Ring& ring, const abi::chunk::RecurrenceArgs& args
   const int lane = threadIdx.x % 32;
   const abi::Inputs& in = args.in;
   const bool vectored = is_vectored<type>(in.v, values);
-  const bool whole_columns = task.value0 + columns <= values;
+  const int exist = smaller(values - task.value0, columns);
   const u16* v = static_cast<const u16*>(in.v.data) + task.value0 +
                  offset_of<shape.varlen>(in.v, task.n, task.sequence.begin, task.head);
   ptx::wait_for_previous();
+#pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
     const i64 tile = (task.slot + at) * in.value_heads + task.head;
+    const char* images[] = {static_cast<const char*>(args.factors.kd),
+                            static_cast<const char*>(args.factors.qd),
+                            static_cast<const char*>(args.factors.ak)};
 #pragma unroll
     for (int part = 0; part < 3; ++part) {
       const int step = 3 * at + part;
@@ -110,40 +114,30 @@ KDA_DEVICE void produce(const Ring& ring, const abi::chunk::RecurrenceArgs& args
       const u32 slot = ring.slot(step);
       const u32 side = slot + Factor::bytes;
       const u32 full = ring.full(step);
-      const void* factor =
-          part == 0 ? args.factors.kd : (part == 1 ? args.factors.qd : args.factors.ak);
-      const char* image = static_cast<const char*>(factor) + tile * Factor::bytes;
+      constexpr u32 side_bytes[] = {0, Square::bytes, keys * 4};
+      if (lane == 0) {
+        ptx::mbarrier_expect_tx(full, Factor::bytes + side_bytes[part]);
+        ptx::bulk_load(slot, images[part] + tile * Factor::bytes, Factor::bytes, full);
+        if (part == 1) {
+          ptx::bulk_load(side, static_cast<const char*>(args.factors.aq) + tile * Square::bytes,
+                         Square::bytes, full);
+        } else if (part == 2) {
+          ptx::bulk_load(side, args.factors.decay + tile * keys, keys * 4, full);
+        }
+      }
       if (part == 0) {
         const i64 first = static_cast<i64>(at) * chunk;
-        const i64 left = task.sequence.length() - first;
-        if (left < chunk || !vectored || !whole_columns) {
-          fill_values(side, in, task, first, left, vectored);
-        }
-        __syncwarp();
-        if (lane == 0) {
-          ptx::mbarrier_arrive_expect_tx(full, Factor::bytes + values_bytes(task, left, vectored));
-          ptx::bulk_load(slot, image, Factor::bytes, full);
-        }
-        __syncwarp();
-        if (vectored) {
-          const u32 bytes = smaller(values - task.value0, columns) * 2;
-          for (int row = lane; row < chunk; row += 32) {
-            if (row < left)
-              ptx::bulk_load(side + row * value_row, v + (first + row) * in.v.token, bytes, full);
-          }
-        }
-      } else if (lane == 0) {
-        const u32 side_bytes = part == 1 ? Square::bytes : keys * 4;
-        const void* side_image =
-            part == 1 ? static_cast<const void*>(static_cast<const char*>(args.factors.aq) +
-                                                 tile * Square::bytes)
-                      : static_cast<const void*>(args.factors.decay + tile * keys);
-        ptx::mbarrier_arrive_expect_tx(full, Factor::bytes + side_bytes);
-        ptx::bulk_load(slot, image, Factor::bytes, full);
-        ptx::bulk_load(side, side_image, side_bytes, full);
+        load_values(side, v + first * in.v.token, in.v.token, task.sequence.length() - first, exist,
+                    vectored);
+      }
+      if (part == 0 && vectored) {
+        ptx::cp_async_arrive(full);
+      } else {
+        ptx::mbarrier_arrive(full);
       }
     }
   }
+  ptx::cp_async_wait_all();
 }
 
 // The consumer warpgroups ------------------------------------------------------------------------
@@ -381,7 +375,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   const Ring ring{ptx::shared_address(memory), ptx::shared_address(memory) + stages * slot_bytes};
   if (threadIdx.x == 0) {
     for (int i = 0; i < stages; ++i) {
-      ptx::mbarrier_init(ring.full(i), 1);
+      ptx::mbarrier_init(ring.full(i), 32);  // every lane of the producer
       ptx::mbarrier_init(ring.empty(i), 4 * tune.warpgroups);
     }
     ptx::fence_barrier_init();
