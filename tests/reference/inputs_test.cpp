@@ -115,10 +115,10 @@ TEST_CASE("inputs are standard normal, repeat, and differ by seed") {
   const Problem p = small_problem(2, 2, 128, 64);
   InputSpec spec;
   const Tensors once = make_tensors(p, 400, 1, spec), again = make_tensors(p, 400, 1, spec);
-  CHECK(once.v == again.v);
-  CHECK(once.g == again.g);
+  CHECK((once.v == again.v));
+  CHECK((once.g == again.g));
   spec.seed = 2;
-  CHECK(once.v != make_tensors(p, 400, 1, spec).v);
+  CHECK((once.v != make_tensors(p, 400, 1, spec).v));
 
   const Inputs in = reference_inputs(once);
   for (const std::vector<double>* tensor : {&in.q, &in.k, &in.v, &in.g}) {
@@ -128,7 +128,7 @@ TEST_CASE("inputs are standard normal, repeat, and differ by seed") {
     CHECK(std::fabs(sum / count) < 0.02);
     CHECK(squares / count == Approx(1).margin(0.03));
   }
-  CHECK(in.q != in.k);
+  CHECK((in.q != in.k));
 }
 
 TEST_CASE("a spec's text says what differs from the default") {

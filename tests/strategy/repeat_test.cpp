@@ -68,7 +68,7 @@ TEST_CASE("a run repeats bit for bit", "[gpu]") {
       const auto first = rig.output_bits();
       for (int again = 0; again < 10; ++again) {
         CHECK(rig.run(named.plan) == "");
-        CHECK(rig.output_bits() == first);
+        CHECK((rig.output_bits() == first));  // in brackets: Catch2 would print both
       }
     }
   }
@@ -106,7 +106,7 @@ TEST_CASE("a captured run replays as it ran", "[gpu]") {
       CHECK(truth.judge(rig.outputs()) == "");
       const auto replayed = rig.output_bits();
       CHECK(rig.run(named.plan) == "");
-      CHECK(rig.output_bits() == replayed);
+      CHECK((rig.output_bits() == replayed));
     }
   }
 }
@@ -214,8 +214,8 @@ TEST_CASE("a sequence of NaN leaves its neighbours' bits alone", "[gpu]") {
         };
         forget(x);
         forget(y);
-        CHECK(x.o == y.o);
-        CHECK(x.final_state == y.final_state);
+        CHECK((x.o == y.o));
+        CHECK((x.final_state == y.final_state));
       }
     }
   }
