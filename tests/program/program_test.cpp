@@ -1,0 +1,153 @@
+#include "program/program.hpp"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/choose.hpp"
+#include "problem/problem.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+
+using namespace kda;
+
+namespace {
+
+const device::Device& device_named(const char* name) {
+  static const device::Device h200 = *device::parse("h200");
+  static const device::Device l40s = *device::parse("l40s");
+  return std::string(name) == "h200" ? h200 : l40s;
+}
+
+// A small recipe of one stage.
+compose::Recipe recipe_of(int key_dim, const char* target = "h200") {
+  const auto problem =
+      problem::complete({.heads = 2, .key_dim = key_dim, .value_dim = 16, .max_tokens = 8});
+  REQUIRE(problem);
+  auto choice = plan::choose(*problem, device_named(target), {.strategy = "recurrent"});
+  REQUIRE(choice);
+  REQUIRE(choice->recipe.stages.size() == 1);
+  return choice->recipe;
+}
+
+std::string key_of(const compose::Stage& stage, const char* target = "h200") {
+  const auto unit = program::unit_of(stage, device_named(target));
+  REQUIRE(unit);
+  return unit->key.digest();
+}
+
+}  // namespace
+
+TEST_CASE("a key is what the cubin depends on, and no more", "[program]") {
+  const compose::Stage stage = recipe_of(32).stages[0];
+  const std::string key = key_of(stage);
+  CHECK(key == key_of(recipe_of(32).stages[0]));
+
+  compose::Stage other = stage;
+  other.prelude += "#define KDA_OTHER\n";
+  CHECK(key_of(other) != key);
+  other = stage;
+  other.entry = "kda_other";
+  CHECK(key_of(other) != key);
+  CHECK(key_of(stage, "l40s") != key);
+
+  other = stage;
+  other.name = "renamed";
+  other.threads = 64;
+  other.shared_bytes = 1024;
+  CHECK(key_of(other) == key);
+}
+
+TEST_CASE("a key names its parts", "[program]") {
+  const auto unit = program::unit_of(recipe_of(32).stages[0], device_named("h200"));
+  REQUIRE(unit);
+  std::set<std::string> names;
+  for (const auto& [name, value] : unit->key.fields()) {
+    names.insert(name);
+    CHECK_FALSE(value.empty());
+  }
+  CHECK(names == std::set<std::string>{"schema", "entry", "source", "templates", "option", "target",
+                                       "compiler"});
+  CHECK(unit->job.target == "sm_90a");
+  CHECK(unit->path == "sm80/recurrent/step.cu");
+}
+
+TEST_CASE("a recipe becomes kernels with their resources; built once, then found",
+          "[program][compile]") {
+  const test::Scratch directory;
+  {
+    cache::Cache cache(directory.path());
+    const auto built = program::build(recipe_of(32), device_named("h200"), cache);
+    INFO(built.status().message());
+    REQUIRE(built);
+    REQUIRE(built->kernels.size() == 1);
+    CHECK(built->recipe.stages.empty());
+    CHECK(built->recipe.strategy == "recurrent");
+    const program::Kernel& kernel = built->kernels[0];
+    CHECK(kernel.path == "sm80/recurrent/step.cu");
+    CHECK(kernel.resources.registers > 0);
+    CHECK(kernel.origin == cache::Origin::built);
+    CHECK_FALSE(kernel.module);  // the device is only named
+
+    const auto again = program::build(recipe_of(32), device_named("h200"), cache);
+    REQUIRE(again);
+    CHECK(again->kernels[0].origin == cache::Origin::memory);
+  }
+  cache::Cache later(directory.path());
+  const auto found = program::build(recipe_of(32), device_named("h200"), later);
+  REQUIRE(found);
+  CHECK(found->kernels[0].origin == cache::Origin::disk);
+  CHECK(found->kernels[0].resources.registers > 0);
+}
+
+TEST_CASE("equal stages of several recipes are built once, and a failure stays its own",
+          "[program][compile]") {
+  const test::Scratch directory;
+  cache::Cache cache(directory.path());
+  std::vector<compose::Recipe> recipes = {recipe_of(24), recipe_of(24), recipe_of(24),
+                                          recipe_of(40)};
+  recipes[1].stages[0].prelude = "#error \"no such shape\"\n";
+  const auto programs = program::build_all(std::move(recipes), device_named("h200"), cache, 4);
+  REQUIRE(programs.size() == 4);
+  REQUIRE(programs[0]);
+  REQUIRE(programs[2]);
+  REQUIRE(programs[3]);
+  CHECK((programs[0]->kernels[0].origin == cache::Origin::built) !=
+        (programs[2]->kernels[0].origin == cache::Origin::built));
+  CHECK(programs[3]->kernels[0].origin == cache::Origin::built);
+
+  CHECK(programs[1].status().code() == Code::compile_failed);
+  CHECK_THAT(programs[1].status().message(), test::contains("no such shape"));
+  CHECK(program::build_all({}, device_named("h200"), cache).empty());
+}
+
+TEST_CASE("a failing compile fails again and is not remembered", "[program][compile]") {
+  const test::Scratch directory;
+  cache::Cache cache(directory.path());
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    compose::Recipe recipe = recipe_of(32);
+    recipe.stages[0].entry = "kda_no_such_kernel";
+    const auto program = program::build(std::move(recipe), device_named("h200"), cache);
+    CHECK(program.status().code() == Code::compile_failed);
+    CHECK_THAT(program.status().message(), test::contains("kda_no_such_kernel"));
+  }
+}
+
+TEST_CASE("more shared memory than the device gives is refused with both numbers", "[program]") {
+  cache::Cache cache("");
+  compose::Recipe recipe = recipe_of(32, "l40s");
+  recipe.stages[0].shared_bytes = 101377;
+  const auto program = program::build(std::move(recipe), device_named("l40s"), cache);
+  CHECK(program.status().code() == Code::unsupported);
+  CHECK_THAT(program.status().message(), test::contains("101377 bytes of shared memory"));
+  CHECK_THAT(program.status().message(), test::contains("NVIDIA L40S gives 101376"));
+}
+
+TEST_CASE("a stage without a template is refused", "[program]") {
+  cache::Cache cache("");
+  compose::Recipe recipe = recipe_of(32);
+  recipe.stages[0].file = "recurrent/nothing.cu";
+  const auto program = program::build(std::move(recipe), device_named("h200"), cache);
+  CHECK(program.status().code() == Code::unsupported);
+  CHECK_THAT(program.status().message(), test::contains("recurrent/nothing.cu"));
+}
