@@ -1,0 +1,209 @@
+// What the strategy decides on the host; what its kernel computes is every_strategy_test's.
+#include "strategy/recurrent.hpp"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "abi/recurrent.h"
+#include "compose/source.hpp"
+#include "device/family.hpp"
+#include "problem/problem.hpp"
+#include "problem/shape.hpp"
+#include "support/catch.hpp"
+
+using namespace kda;
+using abi::recurrent::Geometry;
+using abi::recurrent::Tuning;
+using strategy::recurrent;
+
+namespace {
+
+Problem problem_of(const std::string& words) {
+  const auto parsed = problem::parse(words);
+  INFO(parsed.status().message());
+  REQUIRE(parsed);
+  const auto problem = problem::complete(*parsed);
+  INFO(problem.status().message());
+  REQUIRE(problem);
+  return *problem;
+}
+
+device::Device device_of(const char* name) {
+  const auto device = device::parse(name);
+  REQUIRE(device);
+  return *device;
+}
+
+Tuning tuning_of(const tunable::Values& values) {
+  return tunable::tuning_of<Tuning>(values, abi::recurrent::tunables);
+}
+
+Geometry geometry_of(const Problem& problem, const tunable::Values& values) {
+  return abi::recurrent::geometry_of(problem::shape_of(problem), tuning_of(values));
+}
+
+// All layouts and dtypes of the state beside every kind of size.
+std::vector<std::string> sizes() {
+  std::vector<std::string> all;
+  for (const char* state : {"layout=value_first state=f32 ", "layout=value_first state=bf16 ",
+                            "layout=key_first state=f32 ", "layout=key_first state=bf16 "})
+    for (const int K : {1, 3, 16, 60, 64, 100, 128, 192, 255, 256})
+      for (const int V : {1, 5, 60, 128, 129, 1000})
+        all.push_back(std::string(state) + "h0=1 ht=1 T=64 N=4 H=8 K=" + std::to_string(K) +
+                      " V=" + std::to_string(V));
+  return all;
+}
+
+compose::Launch launch_of(const Problem& problem, const compose::Recipe& recipe, Forward forward) {
+  problem::fill_strides(problem, forward);
+  compose::Launch launch;
+  recipe.stages.at(0).bind({forward, nullptr}, launch);
+  return launch;
+}
+
+}  // namespace
+
+TEST_CASE("recurrent serves every size by its own defaults", "[strategy]") {
+  for (const char* target : {"sm_89", "h200"}) {
+    const device::Device device = device_of(target);
+    for (const std::string& words : sizes()) {
+      INFO(target << ": " << words);
+      const Problem problem = problem_of(words);
+      CHECK(recurrent.applicable(problem, device));
+      const auto tuning = recurrent.defaults(problem, device);
+      CHECK(tunable::parse(tunable::to_text(tuning), recurrent.space(), tuning));
+      const auto recipe = recurrent.compose(problem, device, tuning);
+      INFO(recipe.status().message());
+      REQUIRE(recipe);
+      const auto family = device::family_of(device);
+      REQUIRE(family);
+      CHECK(compose::source_of(recipe->stages.at(0), *family));
+    }
+  }
+}
+
+TEST_CASE("recurrent's lanes and blocks cover every channel and column once", "[strategy]") {
+  const device::Device device = device_of("h200");
+  for (const std::string& words : sizes()) {
+    const Problem problem = problem_of(words);
+    for (const tunable::Values& values : tunable::enumerate(recurrent.space())) {
+      if (!recurrent.compose(problem, device, values)) continue;
+      const Tuning tuning = tuning_of(values);
+      const Geometry g = geometry_of(problem, values);
+      INFO(words << ": " << tunable::to_text(values));
+      CHECK(g.lane_channels % g.channel_run == 0);
+      CHECK(g.padded_key_dim == tuning.lanes * g.lane_channels);
+      CHECK(g.padded_key_dim >= problem.key_dim);
+      CHECK(g.padded_key_dim - problem.key_dim < tuning.lanes * g.channel_run);
+      CHECK(tuning.columns % g.column_run == 0);
+      CHECK(g.block_columns * tuning.lanes == tuning.threads * tuning.columns);
+      CHECK(g.slices * g.block_columns >= problem.value_dim);
+      CHECK((g.slices - 1) * g.block_columns < problem.value_dim);
+      CHECK(g.resident >= 1);
+    }
+  }
+}
+
+TEST_CASE("recurrent launches a block a sequence, value head and slice, past 65535", "[strategy]") {
+  const device::Device device = device_of("h200");
+  const Problem problem = problem_of("T=4096 N=4096 H=8 HV=32 K=128 V=128 h0=1 ht=1");
+  const auto recipe = recurrent.compose(problem, device, recurrent.defaults(problem, device));
+  REQUIRE(recipe);
+  const int slices = geometry_of(problem, recipe->tuning).slices;
+
+  for (const int sequences : {1, 4096}) {
+    const auto launch = launch_of(problem, *recipe, {.tokens = 4096, .sequences = sequences});
+    CHECK(launch.grid[0] == static_cast<unsigned>(sequences * 32 * slices));
+    CHECK(launch.grid[1] == 1);
+    CHECK(launch.grid[2] == 1);
+  }
+  // T = 0 still moves the state.
+  CHECK(launch_of(problem, *recipe, {.tokens = 0, .sequences = 2}).grid[0] ==
+        static_cast<unsigned>(2 * 32 * slices));
+}
+
+TEST_CASE("recurrent hands the kernel the run's tensors", "[strategy]") {
+  const Problem problem = problem_of("T=64 N=2 H=2 HV=4 K=64 V=128 h0=1 ht=1 lower_bound=-3");
+  const device::Device device = device_of("sm_89");
+  const auto recipe = recurrent.compose(problem, device, recurrent.defaults(problem, device));
+  REQUIRE(recipe);
+  char memory[8];
+  const Forward forward{.tokens = 32,
+                        .sequences = 2,
+                        .q = memory,
+                        .initial_state = memory + 1,
+                        .o = memory + 2,
+                        .final_state = memory + 3};
+  const auto launch = launch_of(problem, *recipe, forward);
+  abi::recurrent::StepArgs args;
+  REQUIRE(launch.args_bytes == sizeof args);
+  std::memcpy(&args, launch.args, sizeof args);
+  CHECK(args.in.q.data == memory);
+  CHECK(args.in.q.token == 2 * 64);
+  CHECK(args.in.v.sequence == 16 * 4 * 128);
+  CHECK(args.in.tokens == 32);
+  CHECK(args.in.sequences == 2);
+  CHECK(args.in.value_heads == 4);
+  CHECK(args.in.scale == 0.125F);
+  CHECK(args.in.lower_bound == -3.0F);
+  CHECK(args.out.o.data == memory + 2);
+  CHECK(args.out.initial_state == memory + 1);
+  CHECK(args.out.final_state == memory + 3);
+}
+
+TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V", "[strategy]") {
+  const device::Device device = device_of("h200");
+  const auto threads = [&](const char* words) {
+    return tuning_of(recurrent.defaults(problem_of(words), device)).threads;
+  };
+  CHECK(threads("T=64 N=64 H=32 h0=1 ht=1") == 128);  // decode: thousands of blocks
+  CHECK(threads("T=4096 H=4") == 64);                 // few heads: more, smaller blocks
+  CHECK(threads("T=64 N=64 H=32 V=16") == 64);        // one block would be half empty
+}
+
+TEST_CASE("recurrent refuses tunings that cannot serve, saying why", "[strategy]") {
+  const device::Device device = device_of("h200");
+  const auto refusal = [&](const char* words, const char* tuning) {
+    const Problem problem = problem_of(words);
+    const auto values =
+        tunable::parse(tuning, recurrent.space(), recurrent.defaults(problem, device));
+    REQUIRE(values);
+    const auto recipe = recurrent.compose(problem, device, *values);
+    CHECK(recipe.status().code() == Code::unsupported);
+    return recipe.status().message();
+  };
+  CHECK_THAT(refusal("T=1 H=1 K=128 layout=key_first h0=1", "columns=2"),
+             test::contains("multiple of 4"));
+  CHECK_THAT(refusal("T=1 H=1 K=128 layout=key_first state=bf16 h0=1", "columns=4"),
+             test::contains("multiple of 8"));
+  CHECK_THAT(refusal("T=1 H=1 K=256", "lanes=4 columns=4"), test::contains("256 elements"));
+  // Without a state its layout means nothing.
+  const Problem stateless = problem_of("T=1 H=1 K=128 layout=key_first");
+  CHECK(recurrent.compose(stateless, device, recurrent.defaults(stateless, device)));
+}
+
+TEST_CASE("recurrent refuses more blocks than a grid holds", "[strategy]") {
+  const device::Device device = device_of("h200");
+  const Problem problem = problem_of("T=1 N=20000000 H=64 K=1 V=1000");
+  const Status status = recurrent.applicable(problem, device);
+  CHECK(status.code() == Code::unsupported);
+  CHECK_THAT(status.message(), test::contains("max_sequences = 20000000"));
+  CHECK_THAT(status.message(), test::contains("2147483647"));
+}
+
+TEST_CASE("recurrent expects decode at the state's traffic and time in proportion to tokens",
+          "[strategy]") {
+  const device::Device device = device_of("h200");
+  const auto microseconds = [&](const char* words) {
+    const Problem problem = problem_of(words);
+    return recurrent.estimate(problem, device, recurrent.defaults(problem, device));
+  };
+  // 128 sequences x 32 heads x 64 KiB, in and out, are 537 MB at 4.8 TB/s.
+  const double decode = microseconds("T=128 N=128 H=32 h0=1 ht=1");
+  CHECK(decode > 110);
+  CHECK(decode < 130);
+  CHECK(microseconds("T=0 H=32") > 0);
+  CHECK(microseconds("T=8192 H=32") > 1.8 * microseconds("T=4096 H=32"));
+  CHECK(microseconds("T=4096 H=64") >= microseconds("T=4096 H=32"));
+}
