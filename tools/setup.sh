@@ -62,7 +62,7 @@ has_cuda() {
 # NVRTC and the headers from PyPI, into .cache/cuda: a release that the driver, if any, can load.
 fetch_cuda() {
   local venv=.cache/cuda wheels=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96) newest
-  newest=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/\1/p' | head -1)
+  newest=$({ nvidia-smi 2>/dev/null || true; } | sed -n 's/.*CUDA Version: \([0-9]*\).*/\1/p')
   if [ "${newest:-13}" -lt 13 ]; then
     wheels=(nvidia-cuda-nvrtc-cu12==12.8.93 nvidia-cuda-runtime-cu12==12.8.90)
   fi
