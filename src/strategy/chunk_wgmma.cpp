@@ -27,9 +27,9 @@ Status applicable(const Problem& problem, const device::Device& device) {
     return {Code::unsupported,
             "strategy chunk_wgmma: qkv_type is f32; bf16 and f16 are served (chunk serves f32)"};
   }
-  if (problem.key_dim > 128) {
-    return {Code::unsupported, fmt::format("strategy chunk_wgmma: key_dim is {}, at most 128 are "
-                                           "served (chunk serves 256)",
+  if (problem.key_dim <= 32 || problem.key_dim > 128) {
+    return {Code::unsupported, fmt::format("strategy chunk_wgmma: key_dim is {}, 33 to 128 are "
+                                           "served (chunk serves the others)",
                                            problem.key_dim)};
   }
   return {};

@@ -39,7 +39,7 @@ constexpr int columns = 64 * tune.warpgroups;  // V columns a block
 constexpr int shards = ceil_div(values, columns);
 
 static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
-static_assert(keys == 64 || keys == 128, "K must be at most 128");
+static_assert(keys == 64 || keys == 128, "K must be 33 to 128");
 
 using Factor = tile::Shared<type, chunk, keys>;
 using Square = tile::Shared<type, chunk, chunk>;
