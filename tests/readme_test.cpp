@@ -120,7 +120,8 @@ TEST_CASE("the README's device table is the library's", "[readme]") {
 TEST_CASE("the README names every strategy", "[readme]") {
   const std::string text = text_of(root / "README.md");
   for (const strategy::Strategy* row : strategy::table()) {
-    CHECK_THAT(text, test::contains(std::string("`") + row->name + "`"));
+    INFO(row->name);
+    CHECK(text.find(std::string("`") + row->name + "`") != std::string::npos);
   }
 }
 
