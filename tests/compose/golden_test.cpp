@@ -29,6 +29,7 @@ constexpr Case kCases[] = {
      "beta_logit=0 l2norm=0 layout=key_first state=bf16 ht=1",
      "sm_89", "recurrent"},
     {"chunk_h64", "T=8192 H=64 h0=1 ht=1", "h200", "chunk"},
+    {"chunk_wgmma_h64", "T=8192 H=64 h0=1 ht=1", "h200", "chunk_wgmma"},
     {"chunk_gva_varlen_sm89", "T=8192 N=6 H=16 HV=64 varlen=1 gate=softplus", "sm_89", "chunk"},
     {"chunk_f32", "T=4096 H=8 K=64 V=64 qkv=f32 g=f32 beta=f32", "h200", "chunk"},
 };
