@@ -17,14 +17,19 @@ KDA_DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// A tile in shared memory (tile/shared.cuh): row_bytes is its swizzle's width.  leading and stride
-// in bytes: for rows along k, stride is 8 rows and leading unused; for rows along n (down), leading
-// is one panel and stride 8 rows.
-KDA_DEVICE u64 wgmma_descriptor(u32 address, int row_bytes, u32 leading, u32 stride) {
-  const u64 swizzle = row_bytes == 128 ? 1 : (row_bytes == 64 ? 2 : 3);
-  return (static_cast<u64>(address & 0x3ffffU) >> 4) | static_cast<u64>(leading >> 4) << 16 |
-         static_cast<u64>(stride >> 4) << 32 | swizzle << 62;
-}
+// Where wgmma finds a tile in shared memory (tile/shared.cuh).
+struct WgmmaTile {
+  u32 low, high;
+
+  // row_bytes is the tile's swizzle width.  leading and stride in bytes: for rows along k, stride
+  // is 8 rows and leading unused; for rows along n (down), leading is one panel and stride 8 rows.
+  KDA_DEVICE WgmmaTile(u32 address, u32 row_bytes, u32 leading, u32 stride)
+      : low((address & 0x3ffffU) >> 4 | leading >> 4 << 16),
+        high(stride >> 4 | (row_bytes == 128 ? 1U : (row_bytes == 64 ? 2U : 3U)) << 30) {}
+
+  // The descriptor of the operand that starts `bytes` further.
+  KDA_DEVICE u64 at(u32 bytes) const { return static_cast<u64>(high) << 32 | (low + (bytes >> 4)); }
+};
 
 // down: B's rows run along n instead of k.  accumulate: 0 overwrites D.
 template <abi::DType type, int n, int down>

@@ -9,7 +9,13 @@ namespace kda::step {
 
 KDA_DEVICE float exp2f_approximate(float x) {
   float r;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
+KDA_DEVICE float reciprocal_approximate(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
 
@@ -29,7 +35,7 @@ KDA_DEVICE float sigmoid(float x) {
   if constexpr (shape.qkv_type == abi::DType::f32) {
     return 1.0F / (1.0F + expf(-x));
   } else {
-    return __fdividef(1.0F, 1.0F + exponential<shape>(-x));
+    return reciprocal_approximate(1.0F + exponential<shape>(-x));
   }
 }
 

@@ -21,11 +21,12 @@ struct Inverse {
     const int column = thread % 16;
     float x[16];
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      x[i] = i == column ? 1.0F : 0.0F;
+    for (int i = 0; i < 16; ++i) x[i] = i == column ? 1.0F : 0.0F;
 #pragma unroll
-      for (int j = 0; j < i; ++j) x[i] -= l(block + i, block + j) * x[j];
-      m(block + i, block + column) = x[i];
+    for (int j = 0; j < 16; ++j) {  // x[j] is final: take it out of the rows below
+#pragma unroll
+      for (int i = j + 1; i < 16; ++i) x[i] -= l(block + i, block + j) * x[j];
+      m(block + j, block + column) = x[j];
     }
   }
 

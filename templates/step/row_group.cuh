@@ -17,12 +17,8 @@ struct RowGroup {
 
 KDA_DEVICE float2 times(float2 x, float2 y) { return make_float2(x.x * y.x, x.y * y.y); }
 KDA_DEVICE float2 times(float2 x, float y) { return make_float2(x.x * y, x.y * y); }
-// 1 / x for normal x, within 1 ulp.
 KDA_DEVICE float2 reciprocal(float2 x) {
-  float2 r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r.x) : "f"(x.x));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r.y) : "f"(x.y));
-  return r;
+  return make_float2(reciprocal_approximate(x.x), reciprocal_approximate(x.y));
 }
 
 // Where the chunk's first token of one head lies in each tensor, in elements.
@@ -39,12 +35,12 @@ KDA_DEVICE void load_raw(RowGroup& part, const abi::Inputs& in, const Origin& or
   constexpr int keys = shape.key_dim;
   const int c0 = c < keys ? c : 0;
   const int c1 = c + 1 < keys ? c + 1 : 0;
+  const int row = row0 < rows ? row0 : rows - 1;
+  i64 q = origin.q + row * in.q.token;
+  i64 k = origin.k + row * in.k.token;
+  i64 g = origin.g + row * in.g.token;
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    const int row = row0 + r < rows ? row0 + r : rows - 1;
-    const i64 q = origin.q + row * in.q.token;
-    const i64 k = origin.k + row * in.k.token;
-    const i64 g = origin.g + row * in.g.token;
     if constexpr (paired) {
       part.q[r] = load_pair<shape.qkv_type>(in.q.data, q + c0);
       part.k[r] = load_pair<shape.qkv_type>(in.k.data, k + c0);
@@ -57,6 +53,10 @@ KDA_DEVICE void load_raw(RowGroup& part, const abi::Inputs& in, const Origin& or
       part.a[r] = make_float2(load<shape.gate_type>(in.g.data, g + c0),
                               load<shape.gate_type>(in.g.data, g + c1));
     }
+    const bool more = row0 + r + 1 < rows;
+    q += more ? in.q.token : 0;
+    k += more ? in.k.token : 0;
+    g += more ? in.g.token : 0;
   }
 }
 

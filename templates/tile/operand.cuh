@@ -20,7 +20,7 @@ struct Lane {
   int g;  // 0..7
   int t;  // 0..3
   KDA_DEVICE Lane()
-      : g(static_cast<int>(threadIdx.x) % 32 / 4), t(static_cast<int>(threadIdx.x) % 4) {}
+      : g(static_cast<int>(threadIdx.x % 32 / 4)), t(static_cast<int>(threadIdx.x % 4)) {}
 };
 
 template <abi::DType type, int splits = 3>
@@ -35,12 +35,12 @@ struct Operand {  // bf16, f16
   // Where this lane reads tiles whose rows run along k (rows), or whose columns do (down).
   template <class Tile>
   static KDA_DEVICE Place<Tile> rows(const Tile& tile, int row, int column) {
-    const int lane = threadIdx.x % 32;
+    const u32 lane = threadIdx.x % 32;
     return tile.place(row + lane % 8 + lane / 16 * 8, column + lane / 8 % 2 * 8);
   }
   template <class Tile>
   static KDA_DEVICE Place<Tile> down(const Tile& tile, int row, int column) {
-    const int lane = threadIdx.x % 32;
+    const u32 lane = threadIdx.x % 32;
     return tile.place(row + lane % 16, column + lane / 16 * 8);
   }
 

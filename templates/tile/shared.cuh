@@ -43,8 +43,8 @@ struct Shared {
   KDA_DEVICE explicit Shared(void* memory) : data(static_cast<char*>(memory)) {}
 
   // Byte offset of (row, column).
-  static KDA_DEVICE int at(int row, int column) {
-    int key;
+  static KDA_DEVICE u32 at(u32 row, u32 column) {
+    u32 key;
     if constexpr (element_bytes == 2) {
       key = row / (128 / row_bytes) & (row_bytes / 16 - 1);
     } else if constexpr (reads == Reads::along_rows) {
@@ -52,21 +52,21 @@ struct Shared {
     } else {
       key = ((row >> 1) & 3) * 2;
     }
-    const int byte = column * element_bytes;
+    const u32 byte = column * element_bytes;
     return byte / row_bytes * panel_bytes + row * row_bytes + (byte % row_bytes ^ key * 16);
   }
 
-  KDA_DEVICE storage<type>& operator()(int row, int column) const {
+  KDA_DEVICE storage<type>& operator()(u32 row, u32 column) const {
     return *reinterpret_cast<storage<type>*>(data + at(row, column));
   }
   // Columns column and column + 1, column even.
-  KDA_DEVICE typename element<type>::pair& pair(int row, int column) const {
+  KDA_DEVICE typename element<type>::pair& pair(u32 row, u32 column) const {
     return *reinterpret_cast<typename element<type>::pair*>(data + at(row, column));
   }
-  KDA_DEVICE u32 address(int row, int column) const {
+  KDA_DEVICE u32 address(u32 row, u32 column) const {
     return ptx::shared_address(data) + at(row, column);
   }
-  KDA_DEVICE Place<Shared> place(int row, int column) const { return {address(row, column)}; }
+  KDA_DEVICE Place<Shared> place(u32 row, u32 column) const { return {address(row, column)}; }
 };
 
 }  // namespace kda::tile

@@ -35,6 +35,9 @@ constexpr int keys16 = round_up(keys, 16);
 constexpr int splits = type == abi::DType::f32 ? 3 : 1;
 constexpr bool one_slab = slab >= keys16;  // then norms come from the registers
 
+// Blocks a multiprocessor is to hold: 16-bit problems fit 128 registers a thread.
+constexpr int resident = larger(1, (type != abi::DType::f32 && one_slab ? 512 : 256) / threads);
+
 static_assert(chunk == 16 || chunk == 32 || chunk == 64, "chunk must be 16, 32 or 64");
 static_assert(slab >= 32 && slab <= 128, "prepare_threads must be 2 to 8 times chunk");
 
@@ -64,7 +67,7 @@ static_assert(sizeof(SharedMemory) <= abi::chunk::prepare_shared_bytes(shape, tu
 
 // Columns (column, column + 1) of a row of an image.
 template <class Tile>
-KDA_DEVICE void put(char* image, int row, int column, float x, float y) {
+KDA_DEVICE void put(char* image, u32 row, u32 column, float x, float y) {
   store_pair<type>(image + Tile::at(row, column), 0, x, y);
 }
 
@@ -72,9 +75,9 @@ KDA_DEVICE void put(char* image, int row, int column, float x, float y) {
 KDA_DEVICE void write_ak(char* image, const Matrix& m, const Remainder& kr, const float* beta) {
   constexpr int strips = Writer::width / 16;
   const tile::Lane lane;
-  for (int piece = threadIdx.x / 32; piece < chunk / 16 * strips; piece += warps) {
-    const int row = piece / strips * 16;
-    const int column = piece % strips * 16;
+  for (u32 piece = threadIdx.x / 32; piece < chunk / 16 * strips; piece += warps) {
+    const u32 row = piece / strips * 16;
+    const u32 column = piece % strips * 16;
     float c[2][4] = {};
     if (column < keys16) {
       const auto from_a = Product::down(m, 0, row);
@@ -94,7 +97,7 @@ KDA_DEVICE void write_ak(char* image, const Matrix& m, const Remainder& kr, cons
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int r = row + lane.g + i % 2 * 8;
+      const u32 r = row + lane.g + i % 2 * 8;
       const float* pair = c[i / 2] + i % 2 * 2;
       put<Writer>(image, r, column + i / 2 * 8 + 2 * lane.t, beta[r] * pair[0], beta[r] * pair[1]);
     }
@@ -105,9 +108,9 @@ KDA_DEVICE void write_ak(char* image, const Matrix& m, const Remainder& kr, cons
 KDA_DEVICE void write_aq(char* image, const Matrix& queries, const Matrix& m, const float* beta) {
   constexpr int strips = Square::width / 16;
   const tile::Lane lane;
-  for (int piece = threadIdx.x / 32; piece < chunk / 16 * strips; piece += warps) {
-    const int row = piece / strips * 16;
-    const int column = piece % strips * 16;
+  for (u32 piece = threadIdx.x / 32; piece < chunk / 16 * strips; piece += warps) {
+    const u32 row = piece / strips * 16;
+    const u32 column = piece % strips * 16;
     float c[2][4] = {};
     if (column <= row) {
       const auto from_a = Product::rows(queries, row, 0);
@@ -128,8 +131,8 @@ KDA_DEVICE void write_aq(char* image, const Matrix& queries, const Matrix& m, co
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int r = row + lane.g + i % 2 * 8;
-      const int j = column + i / 2 * 8 + 2 * lane.t;
+      const u32 r = row + lane.g + i % 2 * 8;
+      const u32 j = column + i / 2 * 8 + 2 * lane.t;
       const float* pair = c[i / 2] + i % 2 * 2;
       const bool exists = column <= row;
       put<Square>(image, r, j, exists ? beta[j] * pair[0] : 0.0F,
@@ -164,7 +167,7 @@ KDA_DEVICE void norms_of(SharedMemory& shared, const step::RowGroup& part, int g
   __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(threads, larger(1, 256 / threads))
+extern "C" __global__ void __launch_bounds__(threads, resident)
     kda_chunk_prepare(const __grid_constant__ abi::chunk::PrepareArgs args) {
   extern __shared__ char memory[];
   SharedMemory& shared = *reinterpret_cast<SharedMemory*>(memory);
@@ -189,14 +192,14 @@ extern "C" __global__ void __launch_bounds__(threads, larger(1, 256 / threads))
   const bool paired = is_paired<type>(in.q, keys) && is_paired<type>(in.k, keys) &&
                       is_paired<shape.gate_type>(in.g, keys);
 
-  const int thread = threadIdx.x;
+  const u32 thread = threadIdx.x;
   if (thread < chunk) {
     shared.beta[thread] = thread < rows ? step::write_strength<shape>(load<shape.beta_type>(
                                               in.beta.data, beta0 + thread * in.beta.token))
                                         : 0.0F;
   }
   if constexpr (shape.l2norm_qk && !one_slab) {
-    for (int row = thread / 32; row < chunk; row += warps) {
+    for (int row = static_cast<int>(thread / 32); row < chunk; row += warps) {
       const int at = row < rows ? row : rows - 1;
       const float q_norm = step::row_norm<type, keys>(in.q.data, origin.q + at * in.q.token);
       const float k_norm = step::row_norm<type, keys>(in.k.data, origin.k + at * in.k.token);
@@ -221,8 +224,8 @@ extern "C" __global__ void __launch_bounds__(threads, larger(1, 256 / threads))
   const Remainder remainder(shared.remainder);
   const float rate = step::gate_rate<shape>(in.A_log, head);
 
-  const int group = thread / lanes;
-  const int channel = thread % lanes * 2;  // within the slab
+  const int group = static_cast<int>(thread / lanes);
+  const int channel = static_cast<int>(thread % lanes * 2);  // within the slab
   Scores scores;
 #pragma unroll 1
   for (int slab0 = 0; slab0 < Factor::width; slab0 += slab) {
@@ -287,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(threads, larger(1, 256 / threads))
   const Matrix l(shared.matrices[0]);
   const Matrix queries(shared.matrices[1]);
   const Matrix m(shared.matrices[2]);
-  for (int i = thread; i < Matrix::bytes / 4; i += threads) {
+  for (u32 i = thread; i < Matrix::bytes / 4; i += threads) {
     reinterpret_cast<float*>(shared.matrices[2])[i] = 0.0F;
   }
   scores.finish(l, queries, shared.beta);

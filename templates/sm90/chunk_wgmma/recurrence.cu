@@ -183,11 +183,11 @@ KDA_DEVICE void pack(u32 (&a)[count / 2][4], const float (&x)[count][4], const S
 
 // acc[V, C] = A[V, K] factor[C, K]^T
 KDA_DEVICE void read_state(Accumulators& acc, const u32 (&a)[keys / 16][4], u32 factor) {
+  const ptx::WgmmaTile tile(factor, 128, 0, 1024);
 #pragma unroll
   for (int k = 0; k < keys / 16; ++k) {
-    const u32 at = factor + k / 4 * Factor::panel_bytes + k % 4 * 32;
-    ptx::wgmma_m64k16<type, chunk, 0>::run(&acc[0][0], a[k],
-                                           ptx::wgmma_descriptor(at, 128, 0, 1024), k > 0);
+    ptx::wgmma_m64k16<type, chunk, 0>::run(
+        &acc[0][0], a[k], tile.at(k / 4 * Factor::panel_bytes + k % 4 * 32), k > 0);
   }
 }
 
@@ -269,17 +269,8 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
 
-    ptx::mbarrier_wait(ring.full(step), Ring::parity(step));
-    ptx::mbarrier_wait(ring.full(step + 1), Ring::parity(step + 1));
-    hold(r);
-    hold(o);
-    ptx::wgmma_fence();
-    read_state(r, s_operand, ring.slot(step));
-    ptx::wgmma_commit();
-    read_state(o, s_operand, ring.slot(step + 1));
-    ptx::wgmma_commit();
-
-    // The decay of S runs under both products: they read the packed copy.
+    // S decays here, not under the products, which read the packed copy: ptxas waits for every
+    // product in flight before it lets registers change that another product once wrote.
     ptx::mbarrier_wait(ring.full(step + 2), Ring::parity(step + 2));
     const u32 ak = ring.slot(step + 2);
 #pragma unroll
@@ -290,6 +281,17 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
       s[k][2] *= d.x;
       s[k][3] *= d.y;
     }
+
+    ptx::mbarrier_wait(ring.full(step), Ring::parity(step));
+    ptx::mbarrier_wait(ring.full(step + 1), Ring::parity(step + 1));
+    hold(r);
+    hold(o);
+    ptx::wgmma_fence();
+    read_state(r, s_operand, ring.slot(step));
+    ptx::wgmma_commit();
+    read_state(o, s_operand, ring.slot(step + 1));
+    ptx::wgmma_commit();
+
     ptx::wgmma_wait<1>();
     hold(r);
     subtract_from_values(r, ring.slot(step) + Factor::bytes, s_scale.down);
@@ -313,21 +315,19 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
       hold(o);
     }
 
+    const ptx::WgmmaTile writer(ak, 128, Factor::panel_bytes, 1024);
     hold(s);
     ptx::wgmma_fence();
 #pragma unroll
     for (int c = 0; c < chunk / 16; ++c) {
-      ptx::wgmma_m64k16<type, keys, 1>::run(
-          &s[0][0], r_operand[c],
-          ptx::wgmma_descriptor(ak + c * 16 * 128, 128, Factor::panel_bytes, 1024), 1);
+      ptx::wgmma_m64k16<type, keys, 1>::run(&s[0][0], r_operand[c], writer.at(c * 16 * 128), 1);
     }
     ptx::wgmma_commit();
-    const u32 aq = ring.slot(step + 1) + Factor::bytes;
+    const ptx::WgmmaTile aq(ring.slot(step + 1) + Factor::bytes, Square::row_bytes, 0,
+                            8 * Square::row_bytes);
 #pragma unroll
     for (int c = 0; c < chunk / 16; ++c) {
-      ptx::wgmma_m64k16<type, chunk, 0>::run(
-          &o[0][0], r_operand[c],
-          ptx::wgmma_descriptor(aq + c * 32, Square::row_bytes, 0, 8 * Square::row_bytes), 1);
+      ptx::wgmma_m64k16<type, chunk, 0>::run(&o[0][0], r_operand[c], aq.at(c * 32), 1);
     }
     ptx::wgmma_commit();
 
