@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/env.hpp"
+#include "compile/toolchain.hpp"
 
 namespace kda::program {
 
@@ -119,6 +120,8 @@ std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
     for (const compose::Stage& stage : recipe.stages) queue.push_back({&recipe, &stage});
   }
 
+  // Beside the kernels: a start that finds all of them there need not open NVRTC.
+  if (!cache.directory().empty()) compile::keep_toolchain_note_in(cache.directory());
   if (threads == 0) threads = default_threads();
   std::vector<std::optional<Result<Ready>>> ready(queue.size());
   in_parallel(queue.size(), threads, [&](std::size_t i) {
