@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# Sourced by run.sh and test.sh: installs what the build needs and the machine lacks.
+# Sourced by run.sh, test.sh and check.sh: installs what the build needs and the machine lacks.
 # Debian 12 or Ubuntu 24.04 and newer, as root or with sudo.  Where nothing is missing, the network
-# is not touched.  Sets `configure`, the CMake arguments that both scripts share.
+# is not touched.  Sets `configure`, the CMake arguments that the scripts share.  A script that needs
+# more commands names them, each also its package, in `extra_commands` before.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -32,6 +33,11 @@ missing_packages() {
   has_header catch2/catch.hpp catch2/catch_session.hpp || echo catch2
 }
 
+missing_commands() {
+  local name
+  for name in ${extra_commands:-}; do command -v "$name" >/dev/null || echo "$name"; done
+}
+
 install_packages() {
   local packages=("$@")
   [ ${#packages[@]} -gt 0 ] || return 0
@@ -40,9 +46,11 @@ install_packages() {
     exit 1
   }
   say "installing ${packages[*]}"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-    "${packages[@]}"
+  if ! { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+      "${packages[@]}"; }; then
+    say "apt-get failed; going on in case CMake finds or fetches what is missing"
+  fi
 }
 
 # Succeeds where cuda.h, nvrtc.h and libnvrtc are on the machine.
@@ -78,7 +86,7 @@ fetch_cuda() {
   export KDA_NVRTC_PATH
 }
 
-mapfile -t packages < <(missing_packages | tr ' ' '\n')
+mapfile -t packages < <({ missing_packages; missing_commands; } | tr ' ' '\n')
 install_packages "${packages[@]}"
 has_cuda || fetch_cuda
 

@@ -1,8 +1,8 @@
 # cmake --build build --target check: clang-format and clang-tidy (both of version 14, whose layout
 # the tree follows), then the tests that guard the tree's shape.  Ninja runs tidy in parallel and
 # again only for what changed.
-find_program(KDA_CLANG_FORMAT NAMES clang-format-14 clang-format)
-find_program(KDA_CLANG_TIDY NAMES clang-tidy-14 clang-tidy)
+find_program(KDA_CLANG_FORMAT clang-format-14)
+find_program(KDA_CLANG_TIDY clang-tidy-14)
 set(root "${PROJECT_SOURCE_DIR}")
 
 file(GLOB_RECURSE formatted CONFIGURE_DEPENDS "${root}/include/*.hpp" "${root}/src/*.[ch]pp"
