@@ -12,7 +12,7 @@ KDA_DEVICE float unit_factor(float sum_of_squares) { return rsqrtf(sum_of_square
 template <abi::DType type, int channels>
 KDA_DEVICE float row_norm(const void* data, i64 index) {
   float sum = 0.0F;
-#pragma unroll 4
+#pragma unroll 2
   for (int c = static_cast<int>(threadIdx.x) % 32; c < channels; c += 32) {
     const float x = load<type>(data, index + c);
     sum += x * x;

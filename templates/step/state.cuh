@@ -30,43 +30,47 @@ struct State {
     }
   }
 
-  // Calls visit(register, key, value) for every element that exists; `value0` is the warp's first
-  // V column.
+  // Calls visit(register, index) for every element that exists, index within the head's state;
+  // `value0` is the warp's first V column.
   template <class Visit>
   KDA_DEVICE void visit(int value0, Visit&& visit) {
     const tile::Lane lane;
 #pragma unroll
-    for (int m = 0; m < tiles; ++m) {
+    for (int row = 0; row < 2 * tiles; ++row) {
+      const int value = value0 + row * 8 + lane.g;
+      if (value < shape.value_dim) {
+        const u32 first = index_of(2 * lane.t, value);
 #pragma unroll
-      for (int k = 0; k < key_tiles; ++k) {
+        for (int k = 0; k < key_tiles; ++k) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int key = k * 8 + 2 * lane.t + e % 2;
-          const int value = value0 + m * 16 + lane.g + e / 2 * 8;
-          if (key < shape.key_dim && value < shape.value_dim) visit(s[m][k][e], key, value);
+          for (int e = 0; e < 2; ++e) {
+            const int key = k * 8 + e;  // beside this lane's 2t
+            if (key + 2 * lane.t < shape.key_dim) {
+              visit(s[row / 2][k][row % 2 * 2 + e], first + index_of(key, 0));
+            }
+          }
         }
       }
     }
   }
 
-  static KDA_DEVICE i64 index_of(i64 head, int key, int value) {
-    const i64 first = head * shape.key_dim * shape.value_dim;
-    return shape.state_value_first ? first + static_cast<i64>(value) * shape.key_dim + key
-                                   : first + static_cast<i64>(key) * shape.value_dim + value;
+  // Of an element within its head's state.
+  static KDA_DEVICE u32 index_of(u32 key, u32 value) {
+    return shape.state_value_first ? value * shape.key_dim + key : key * shape.value_dim + value;
   }
+
+  static constexpr i64 head_elements = static_cast<i64>(shape.key_dim) * shape.value_dim;
 
   // head counts over sequences and value heads: n * HV + h.
   KDA_DEVICE void load(const void* states, i64 head, int value0) {
+    const auto* from = static_cast<const storage<shape.state_type>*>(states) + head * head_elements;
     clear();
-    visit(value0, [&](float& x, int key, int value) {
-      x = kda::load<shape.state_type>(states, index_of(head, key, value));
-    });
+    visit(value0, [&](float& x, u32 index) { x = kda::load<shape.state_type>(from, index); });
   }
 
   KDA_DEVICE void store(void* states, i64 head, int value0) {
-    visit(value0, [&](float& x, int key, int value) {
-      kda::store<shape.state_type>(states, index_of(head, key, value), x);
-    });
+    auto* to = static_cast<storage<shape.state_type>*>(states) + head * head_elements;
+    visit(value0, [&](float& x, u32 index) { kda::store<shape.state_type>(to, index, x); });
   }
 };
 
