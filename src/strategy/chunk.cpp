@@ -47,7 +47,9 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   // A state of more than 128 channels fills the registers; f32 tiles are twice as large.
   tuning.chunk = problem.key_dim > 128 ? 16 : 32;
-  tuning.prepare_threads = problem.key_dim > 64 ? 8 * tuning.chunk : 4 * tuning.chunk;
+  const bool wide =
+      problem.key_dim > 64 && (problem.key_dim <= 128 || problem.qkv_type != DType::f32);
+  tuning.prepare_threads = wide ? 8 * tuning.chunk : 4 * tuning.chunk;
   tuning.load_stages = 3;
 
   const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;

@@ -43,8 +43,10 @@ int shards_of(const Problem& problem, const Tuning& tuning) {
   return (problem.value_dim + columns_of(tuning) - 1) / columns_of(tuning);
 }
 
-tunable::Values defaults(const Problem&, const device::Device&) {
-  return tunable::values_of(Tuning{}, abi::chunk_wgmma::tunables);
+tunable::Values defaults(const Problem& problem, const device::Device&) {
+  Tuning tuning;
+  tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
+  return tunable::values_of(tuning, abi::chunk_wgmma::tunables);
 }
 
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,

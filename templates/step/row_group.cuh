@@ -64,16 +64,21 @@ KDA_DEVICE void load_raw(RowGroup& part, const abi::Inputs& in, const Origin& or
 template <abi::Shape shape>
 KDA_DEVICE void settle(RowGroup& part, int row0, int rows, int c, float rate, float2 bias,
                        float lower_bound) {
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    part.a[r].x = decay<shape>(part.a[r].x, rate, bias.x, lower_bound);
+    part.a[r].y = decay<shape>(part.a[r].y, rate, bias.y, lower_bound);
+  }
+  if (row0 + 8 <= rows && c + 1 < shape.key_dim) return;
   const bool first = c < shape.key_dim;
   const bool second = c + 1 < shape.key_dim;
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
     const bool row = row0 + r < rows;
-    const float2 g = part.a[r];
-    part.a[r].x = row && first ? decay<shape>(g.x, rate, bias.x, lower_bound) : 1.0F;
-    part.a[r].y = row && second ? decay<shape>(g.y, rate, bias.y, lower_bound) : 1.0F;
     if (!row || !first) part.q[r].x = part.k[r].x = 0.0F;
     if (!row || !second) part.q[r].y = part.k[r].y = 0.0F;
+    if (!row || !first) part.a[r].x = 1.0F;
+    if (!row || !second) part.a[r].y = 1.0F;
   }
 }
 

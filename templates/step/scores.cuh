@@ -199,16 +199,19 @@ struct Scores {
   KDA_DEVICE void leaf(const Tile& k_tile, const Tile& q_tile, const Tile& k_columns,
                        const RowGroup& rows, int group, int channel) {
     const bool second = group % 2 == 1;
+    // As a row, a token after the middle decays since it and one before it needs the inverse; as a
+    // column, the other way round.
+    const Tile& far = second ? k_tile : k_columns;
+    const Tile& near = second ? k_columns : k_tile;
     float2 factor[8];
     middle_factors<8>(factor, rows, second);
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
       const int row = group * 8 + r;
       const float2 inverse = reciprocal(factor[r]);
+      far.pair(row, channel) = Product::rounded(times(rows.k[r], factor[r]));
+      near.pair(row, channel) = Product::rounded(times(rows.k[r], inverse));
       const float2 row_side = second ? factor[r] : inverse;
-      const float2 column_side = second ? inverse : factor[r];
-      k_tile.pair(row, channel) = Product::rounded(times(rows.k[r], row_side));
-      k_columns.pair(row, channel) = Product::rounded(times(rows.k[r], column_side));
       q_tile.pair(row, channel) = Product::rounded(times(rows.q[r], row_side));
     }
     __syncthreads();
