@@ -44,7 +44,7 @@ std::vector<std::string>& complaints_list() {
   return *list;
 }
 
-void complain(std::string text) {
+void complain(const std::string& text) {
   {
     const std::lock_guard lock(complaints_mutex);
     std::vector<std::string>& list = complaints_list();

@@ -93,7 +93,7 @@ Result<Found> Cache::get(const Key& key, const std::function<Result<Entry>()>& b
     return Found{found->entry, Origin::memory};
   }
 
-  const Result<Found> found = impl_->find_or_build(key, build);
+  Result<Found> found = impl_->find_or_build(key, build);
   {
     const std::lock_guard lock(impl_->mutex);
     if (found) impl_->memory.emplace(key.text(), found->entry);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <link.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -38,9 +39,10 @@ std::vector<std::string> newest_first(const std::string& parent, std::string_vie
   std::vector<std::string> names;
   std::vector<std::string> found;
   if (file::list(parent, names) != 0) return found;
-  for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    if (name->starts_with(prefix)) found.push_back(file::join(parent, *name));
+  for (const std::string& name : names) {
+    if (name.starts_with(prefix)) found.push_back(file::join(parent, name));
   }
+  std::reverse(found.begin(), found.end());
   return found;
 }
 

@@ -15,8 +15,8 @@ Result<Problem> complete(const Problem& problem);
 // "T=8192 N=1 H=16 HV=64 K=128 V=128 qkv=bf16 ...": every field, in one fixed order.
 std::string to_text(const Problem& problem);
 
-// Overwrites the named fields of base; the same words as to_text.  Fails with invalid_argument,
+// Overwrites the named fields of start; the same words as to_text.  Fails with invalid_argument,
 // naming the word and the known ones.
-Result<Problem> parse(std::string_view text, const Problem& base = {});
+Result<Problem> parse(std::string_view text, const Problem& start = {});
 
 }  // namespace kda::problem

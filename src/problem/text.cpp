@@ -17,7 +17,7 @@ namespace {
 
 // An enum's words, in the order of its enumerators.
 template <class Enum>
-constexpr std::string_view words_of = "";
+constexpr std::string_view words_of;
 template <>
 constexpr std::string_view words_of<DType> = "f32|bf16|f16";
 template <>

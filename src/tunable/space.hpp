@@ -24,9 +24,9 @@ using Space = std::vector<Row>;
 
 std::string to_text(const Values& values);  // "chunk=32 shards=2"
 
-// Overwrites the named tunables of base.  Fails with invalid_argument on an unknown name or a value
-// that is not an integer; values outside the row's list are refused too, naming the list.
-Result<Values> parse(std::string_view text, const Space& space, Values base);
+// Overwrites the named tunables of tuning.  Fails with invalid_argument on an unknown name or a
+// value that is not an integer; values outside the row's list are refused too, naming the list.
+Result<Values> parse(std::string_view text, const Space& space, Values tuning);
 
 // Every combination of the rows' values.
 std::vector<Values> enumerate(const Space& space);
