@@ -67,6 +67,7 @@ abi::Inputs inputs_of(const Problem& problem, const Forward& forward) {
   in.cu_seqlens = forward.cu_seqlens;
   in.tokens = forward.tokens;
   in.sequences = forward.sequences;
+  in.length = problem.varlen ? 0 : forward.tokens / forward.sequences;
   in.value_heads = problem.value_heads;
   in.scale = problem.scale;
   in.lower_bound = problem.lower_bound;

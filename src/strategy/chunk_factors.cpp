@@ -56,14 +56,13 @@ Status check_prepare(std::string_view name, const Problem& problem, const Prepar
                         name, tuning.chunk, tuning.prepare_threads, bytes, device.name,
                         device.shared_per_block)};
   }
-  const std::int64_t blocks =
-      slots_of(problem.max_tokens, problem.max_sequences, tuning.chunk) * problem.value_heads;
-  if (blocks > std::numeric_limits<std::int32_t>::max()) {
+  const std::int64_t slots = slots_of(problem.max_tokens, problem.max_sequences, tuning.chunk);
+  if (slots > std::numeric_limits<std::int32_t>::max()) {
     return {
         Code::unsupported,
-        fmt::format("strategy {}: max_tokens={} and max_sequences={} with HV={} make {} chunks, "
-                    "more than a grid holds; a larger chunk makes fewer",
-                    name, problem.max_tokens, problem.max_sequences, problem.value_heads, blocks)};
+        fmt::format("strategy {}: max_tokens={} and max_sequences={} make {} chunks, more than a "
+                    "grid holds; a larger chunk makes fewer",
+                    name, problem.max_tokens, problem.max_sequences, slots)};
   }
   return {};
 }
@@ -84,8 +83,8 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
     args.in = problem::inputs_of(problem, run.forward);
     args.factors = slices.at(run.workspace);
     const std::int64_t slots = slots_of(run.forward.tokens, run.forward.sequences, chunk);
-    launch.grid[0] =
-        run.forward.tokens == 0 ? 0 : static_cast<unsigned>(slots * problem.value_heads);
+    launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(slots);
+    launch.grid[1] = static_cast<unsigned>(problem.value_heads);
     launch.set(args);
   };
   return stage;

@@ -22,6 +22,7 @@ struct Inputs {
   const float* dt_bias = nullptr;    // [HV, K] or null
   const void* cu_seqlens = nullptr;  // [N + 1], Shape::cu_seqlens_type; null when dense
   long long tokens = 0;              // T
+  long long length = 0;              // T / N, tokens a sequence of a dense run
   int sequences = 0;                 // N
   int value_heads = 0;               // HV
   float scale = 1.0F;                // multiplies q

@@ -38,8 +38,7 @@ KDA_DEVICE Sequence sequence_of(const abi::Inputs& in, int n) {
     end = end < begin ? begin : (end > in.tokens ? in.tokens : end);
     return {begin, end};
   } else {
-    const i64 length = in.tokens / in.sequences;
-    return {n * length, (n + 1) * length};
+    return {n * in.length, (n + 1) * in.length};
   }
 }
 

@@ -36,27 +36,40 @@ KDA_DEVICE void load_raw(RowGroup& part, const abi::Inputs& in, const Origin& or
   const int c0 = c < keys ? c : 0;
   const int c1 = c + 1 < keys ? c + 1 : 0;
   const int row = row0 < rows ? row0 : rows - 1;
-  i64 q = origin.q + row * in.q.token;
-  i64 k = origin.k + row * in.k.token;
-  i64 g = origin.g + row * in.g.token;
-#pragma unroll
-  for (int r = 0; r < 8; ++r) {
+  const auto* q =
+      static_cast<const storage<shape.qkv_type>*>(in.q.data) + origin.q + row * in.q.token;
+  const auto* k =
+      static_cast<const storage<shape.qkv_type>*>(in.k.data) + origin.k + row * in.k.token;
+  const auto* g =
+      static_cast<const storage<shape.gate_type>*>(in.g.data) + origin.g + row * in.g.token;
+  const auto take = [&](int r) {
     if constexpr (paired) {
-      part.q[r] = load_pair<shape.qkv_type>(in.q.data, q + c0);
-      part.k[r] = load_pair<shape.qkv_type>(in.k.data, k + c0);
-      part.a[r] = load_pair<shape.gate_type>(in.g.data, g + c0);
+      part.q[r] = load_pair<shape.qkv_type>(q, c0);
+      part.k[r] = load_pair<shape.qkv_type>(k, c0);
+      part.a[r] = load_pair<shape.gate_type>(g, c0);
     } else {
-      part.q[r] = make_float2(load<shape.qkv_type>(in.q.data, q + c0),
-                              load<shape.qkv_type>(in.q.data, q + c1));
-      part.k[r] = make_float2(load<shape.qkv_type>(in.k.data, k + c0),
-                              load<shape.qkv_type>(in.k.data, k + c1));
-      part.a[r] = make_float2(load<shape.gate_type>(in.g.data, g + c0),
-                              load<shape.gate_type>(in.g.data, g + c1));
+      part.q[r] = make_float2(load<shape.qkv_type>(q, c0), load<shape.qkv_type>(q, c1));
+      part.k[r] = make_float2(load<shape.qkv_type>(k, c0), load<shape.qkv_type>(k, c1));
+      part.a[r] = make_float2(load<shape.gate_type>(g, c0), load<shape.gate_type>(g, c1));
     }
-    const bool more = row0 + r + 1 < rows;
-    q += more ? in.q.token : 0;
-    k += more ? in.k.token : 0;
-    g += more ? in.g.token : 0;
+  };
+  if (row0 + 8 <= rows) {
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+      take(r);
+      q += in.q.token;
+      k += in.k.token;
+      g += in.g.token;
+    }
+  } else {
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+      take(r);
+      const bool more = row0 + r + 1 < rows;
+      q += more ? in.q.token : 0;
+      k += more ? in.k.token : 0;
+      g += more ? in.g.token : 0;
+    }
   }
 }
 

@@ -63,6 +63,17 @@ struct Forced {
   std::string problem, target, strategy, tuning;
 };
 
+// Whether the planner takes it; nothing is compiled.  A refusal says that the combination does not
+// fit, and nothing else.
+bool supported(const Forced& forced) {
+  const Status status =
+      supports(problem_of(kSizes + forced.problem),
+               {.target = forced.target, .strategy = forced.strategy, .tuning = forced.tuning});
+  INFO(status.message());
+  CHECK((status || status.code() == Code::unsupported));
+  return status.ok();
+}
+
 // Compiles them on all cores; the results in the same order.
 std::vector<plan::Made> make_each(const std::vector<Forced>& wanted, const std::string& cache) {
   std::vector<Problem> problems;
@@ -141,7 +152,7 @@ TEST_CASE("every problem has a default plan on every target", "[strategy]") {
   }
 }
 
-TEST_CASE("forced tunings compile, or are refused with a reason", "[strategy][compile]") {
+TEST_CASE("forced tunings compile", "[strategy][compile]") {
   const test::Scratch cache;
   std::vector<Forced> wanted;
   for (const strategy::Strategy* strategy : strategy::table()) {
@@ -159,29 +170,36 @@ TEST_CASE("forced tunings compile, or are refused with a reason", "[strategy][co
         factor.push_back(tunable.name + "=" + std::to_string(value));
       }
     }
+    std::set<std::string> met;
     for (const test::Row& row : test::pairwise(factors)) {
       Forced forced{"H=4 HV=8", factors[0][row[0]], strategy->name, ""};
-      for (std::size_t f = 1; f < factors.size(); ++f) {
-        (f < kProblemFactors ? forced.problem : forced.tuning) += " " + factors[f][row[f]];
+      for (std::size_t f = 1; f < kProblemFactors; ++f) {
+        forced.problem += " " + factors[f][row[f]];
       }
-      wanted.push_back(std::move(forced));
+      // Of tunables that do not fit together, the last ones are left to the planner.
+      for (std::size_t named = factors.size(); named > kProblemFactors; --named) {
+        forced.tuning.clear();
+        for (std::size_t f = kProblemFactors; f < named; ++f) {
+          forced.tuning += factors[f][row[f]] + " ";
+        }
+        if (!supported(forced)) continue;
+        if (met.insert(forced.target + forced.problem + forced.tuning).second) {
+          wanted.push_back(forced);
+        }
+        break;
+      }
     }
+    CHECK(met.size() >= 5);
   }
 
   const auto plans = make_each(wanted, cache.path());
-  std::size_t compiled = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     INFO(wanted[i].strategy << " for " << wanted[i].target << ": " << wanted[i].problem << ": "
                             << wanted[i].tuning);
     INFO(plans[i].status().message());
-    if (plans[i]) {
-      ++compiled;
-      check_kernels(**plans[i], true);
-    } else {
-      CHECK(plans[i].status().code() == Code::unsupported);
-    }
+    CHECK(plans[i]);
+    if (plans[i]) check_kernels(**plans[i], true);
   }
-  CHECK(compiled * 2 > plans.size());
 }
 
 TEST_CASE("every chunk length is reachable at every size a model uses", "[strategy][compile]") {
@@ -193,8 +211,10 @@ TEST_CASE("every chunk length is reachable at every size a model uses", "[strate
       for (const int chunk : tunable.values) {
         for (const char* sizes : {"K=64 V=64", "K=64 V=128", "K=128 V=64", "K=128 V=128"}) {
           for (const char* target : kTargets) {
-            wanted.push_back({std::string("H=4 h0=1 ht=1 ") + sizes, target, strategy->name,
-                              "chunk=" + std::to_string(chunk)});
+            const Forced forced{std::string("H=4 h0=1 ht=1 ") + sizes, target, strategy->name,
+                                "chunk=" + std::to_string(chunk)};
+            // The strategy for every device may not refuse; one for some devices may.
+            if (forced.strategy == "chunk" || supported(forced)) wanted.push_back(forced);
           }
         }
       }

@@ -173,8 +173,8 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   SharedMemory& shared = *reinterpret_cast<SharedMemory*>(memory);
 
   const abi::Inputs& in = args.in;
-  const int head = static_cast<int>(blockIdx.x % in.value_heads);
-  const i64 slot = blockIdx.x / in.value_heads;
+  const int head = static_cast<int>(blockIdx.y);
+  const i64 slot = blockIdx.x;
   const int n = sequence_at<shape.varlen, shape.cu_seqlens_type>(in, slot, chunk);
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
   const i64 first = (slot - first_slot(sequence.begin, n, chunk)) * chunk;  // within the sequence
