@@ -45,8 +45,8 @@ int shards_for(int value_dim, int columns) {
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
-  // A state of more than 128 channels fills the registers; f32 tiles are twice as large.
-  tuning.chunk = problem.key_dim > 128 ? 16 : 32;
+  // A state of more than 128 channels fills the registers; f32 takes three products for one.
+  tuning.chunk = problem.key_dim > 128 || problem.qkv_type == DType::f32 ? 16 : 32;
   const bool wide =
       problem.key_dim > 64 && (problem.key_dim <= 128 || problem.qkv_type != DType::f32);
   tuning.prepare_threads = wide ? 8 * tuning.chunk : 4 * tuning.chunk;

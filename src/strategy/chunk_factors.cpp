@@ -26,6 +26,7 @@ FactorSlices::FactorSlices(const Problem& problem, int chunk, compose::Workspace
   kd_ = workspace.take(images(keys));
   qd_ = workspace.take(images(keys));
   ak_ = workspace.take(images(keys));
+  ak_rest_ = workspace.take(abi::chunk::writes_twice(shape) ? images(keys) : 0);
   aq_ = workspace.take(images(chunk));
   decay_ = workspace.take(tiles * static_cast<std::size_t>(keys) * sizeof(float));
 }
@@ -35,6 +36,7 @@ abi::chunk::Factors FactorSlices::at(std::byte* workspace) const {
   factors.kd = workspace + kd_;
   factors.qd = workspace + qd_;
   factors.ak = workspace + ak_;
+  factors.ak_rest = workspace + ak_rest_;
   factors.aq = workspace + aq_;
   factors.decay = reinterpret_cast<float*>(workspace + decay_);
   return factors;

@@ -20,7 +20,7 @@ class FactorSlices {
   abi::chunk::Factors at(std::byte* workspace) const;
 
  private:
-  std::size_t kd_, qd_, ak_, aq_, decay_;
+  std::size_t kd_, qd_, ak_, ak_rest_, aq_, decay_;
 };
 
 // Chunk slots of a run (templates/base/varlen.cuh).

@@ -57,6 +57,13 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (Status status = check_prepare("chunk_wgmma", problem, prepare, device); !status) {
     return status;
   }
+  if (tuning.load_stages < abi::chunk::factor_parts(shape)) {
+    return Status(
+        Code::unsupported,
+        fmt::format("strategy chunk_wgmma: load_stages={}: a chunk has {} factor tiles, which "
+                    "are all in flight at once",
+                    tuning.load_stages, abi::chunk::factor_parts(shape)));
+  }
   const int bytes = abi::chunk_wgmma::recurrence_shared_bytes(shape, tuning);
   if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
     return Status(

@@ -32,6 +32,26 @@ struct PrepareTuning {
   int prepare_threads = 256;
 };
 
+// Whether beta may exceed 1.  Then inverses of nearly equal keys cancel, and their factors are
+// formed from split products and Ak is kept in two terms; below 1 neither is needed.
+constexpr bool beta_may_exceed_one(const Shape& shape) {
+  return !shape.beta_is_logit || shape.allow_neg_eigval;
+}
+
+// Whether Ak is stored as a rounded image and a second one of what rounding lost.
+constexpr bool writes_twice(const Shape& shape) {
+  return beta_may_exceed_one(shape) && shape.qkv_type != DType::f32;
+}
+
+// Factor tiles a chunk: Kd, Qd, Ak and perhaps Ak's rest.
+constexpr int factor_parts(const Shape& shape) { return writes_twice(shape) ? 4 : 3; }
+
+// Ak and Aq are stored times this, so that a tiny beta does not make them subnormal in f16.  Both
+// stay below 8 where keys have unit length.
+constexpr float writer_scale(const Shape& shape) {
+  return shape.qkv_type == DType::f16 && shape.l2norm_qk ? 1024.0F : 1.0F;
+}
+
 // V columns a block of the recurrence holds: whole 16s for each of its warps.
 constexpr int block_columns(const Shape& shape, const Tuning& tuning) {
   const int whole = tuning.threads / 2;  // 16 a warp
@@ -82,11 +102,12 @@ constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) 
 // The folded factors of one chunk and value head, kernels.md part 0.1, as tile images (columns past
 // K or C are zero, as are tail rows).  Chunk slots are numbered as base/varlen.cuh says.
 struct Factors {
-  void* kd = nullptr;      // [slots, HV] images of [C, K]  k * exp(P), qkv_type
-  void* qd = nullptr;      // [slots, HV] images of [C, K]  q * exp(P), not scaled
-  void* ak = nullptr;      // [slots, HV] images of [C, K]  (M diag(beta))^T (k * exp(Pn - P))
-  void* aq = nullptr;      // [slots, HV] images of [C, C]  Aqk M diag(beta), not scaled
-  float* decay = nullptr;  // [slots, HV, factor_keys]      exp(Pn)
+  void* kd = nullptr;       // [slots, HV] images of [C, K]  k * exp(P), qkv_type
+  void* qd = nullptr;       // [slots, HV] images of [C, K]  q * exp(P), not scaled
+  void* ak = nullptr;       // [slots, HV] images of [C, K]  (M diag(beta))^T (k * exp(Pn - P))
+  void* ak_rest = nullptr;  // [slots, HV] images of [C, K]  what rounding Ak lost; if writes_twice
+  void* aq = nullptr;       // [slots, HV] images of [C, C]  Aqk M diag(beta), not scaled
+  float* decay = nullptr;   // [slots, HV, factor_keys]      exp(Pn)
 };
 
 struct PrepareArgs {

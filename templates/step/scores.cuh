@@ -101,7 +101,8 @@ struct Scores {
   float level32[chunk >= 64 ? held<Level<chunk, 32>> : 1][4] = {};
 
   // Adds A[row ..] B[column ..]^T over the slab to every piece this warp holds.
-  template <class Pieces, int count>
+  // rolled: less code for the rare way.
+  template <class Pieces, bool rolled = false, int count>
   static KDA_DEVICE void add(float (&c)[count][4], const Tile& k_rows, const Tile& q_rows,
                              const Tile& k_columns) {
     const int warp = threadIdx.x / 32;
@@ -112,14 +113,42 @@ struct Scores {
         const Piece piece = Pieces::piece(index);
         const auto from_a = Product::rows(piece.queries ? q_rows : k_rows, piece.row, 0);
         const auto from_b = Product::rows(k_columns, piece.column, 0);
-#pragma unroll
+        float sum[4] = {};  // of exact products, and what their additions lost
+        float lost[4] = {};
+#pragma unroll(rolled || splits == 4 ? 1 : slab / 16)
         for (int k0 = 0; k0 < slab; k0 += 16) {
           typename Product::A a;
           typename Product::B b;
           Product::load_a(a, from_a, 0, k0);
           Product::load_b(b, from_b, 0, k0);
-          Product::multiply(c[i], a, b);
+          if constexpr (splits == 4) {
+            add_exactly(sum, lost, a, b);
+          } else {
+            Product::multiply(c[i], a, b);
+          }
         }
+        if constexpr (splits == 4) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) c[i][e] += sum[e] + lost[e];
+        }
+      }
+    }
+  }
+
+  // Eight channels at a time into a fresh accumulator, whose sum is then added with its error kept:
+  // near-cancelling inverses (identical keys, beta near 2) magnify every bit lost here.
+  static KDA_DEVICE void add_exactly(float (&sum)[4], float (&lost)[4],
+                                     const typename Product::A& a, const typename Product::B& b) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float part[4] = {};
+      Product::multiply8(part, a, b, half);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float total = sum[e] + part[e];
+        const float taken = total - sum[e];
+        lost[e] += (sum[e] - (total - taken)) + (part[e] - taken);
+        sum[e] = total;
       }
     }
   }
@@ -180,7 +209,7 @@ struct Scores {
     __syncthreads();
     constexpr int count = held<Diagonal<chunk>>;
     float c[count][4] = {};
-    add<Diagonal<chunk>>(c, k_tile, q_tile, k_tile);
+    add<Diagonal<chunk>, true>(c, k_tile, q_tile, k_tile);
     const tile::Lane lane;
 #pragma unroll
     for (int i = 0; i < count; ++i) {
@@ -237,7 +266,8 @@ struct Scores {
     }
   }
 
-  template <class Pieces, int count>
+  // round_queries: for products that take them as plain tf32.
+  template <class Pieces, bool round_queries, int count>
   static KDA_DEVICE void put(const float (&c)[count][4], const Matrix& keys, const Matrix& queries,
                              const float* beta) {
     const tile::Lane lane;
@@ -251,7 +281,8 @@ struct Scores {
           const int row = piece.row + lane.g + e / 2 * 8;
           const int column = piece.column + 2 * lane.t + e % 2;
           if (piece.queries) {
-            queries(row, column) = row >= column ? Product::rounded(c[i][e]) : 0.0F;
+            const float x = row >= column ? c[i][e] : 0.0F;
+            queries(row, column) = round_queries ? Product::rounded(x) : x;
           } else {
             keys(row, column) = row > column ? beta[row] * c[i][e] : 0.0F;
           }
@@ -262,10 +293,11 @@ struct Scores {
 
   // keys becomes L = strictly lower, rows times beta; queries the lower triangle.  What lies above
   // the diagonal blocks is not written and must not be read.
+  template <bool round_queries>
   KDA_DEVICE void finish(const Matrix& keys, const Matrix& queries, const float* beta) const {
-    if constexpr (chunk >= 64) put<Level<chunk, 32>>(level32, keys, queries, beta);
-    if constexpr (chunk >= 32) put<Level<chunk, 16>>(level16, keys, queries, beta);
-    put<Diagonal<chunk>>(diagonal, keys, queries, beta);
+    if constexpr (chunk >= 64) put<Level<chunk, 32>, round_queries>(level32, keys, queries, beta);
+    if constexpr (chunk >= 32) put<Level<chunk, 16>, round_queries>(level16, keys, queries, beta);
+    put<Diagonal<chunk>, round_queries>(diagonal, keys, queries, beta);
   }
 };
 

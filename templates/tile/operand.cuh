@@ -6,8 +6,11 @@
 // and B alike; a sum over k does not care.
 //
 // f32 operands are split in tf32 terms: splits = 3 keeps hi*hi + hi*lo + lo*hi, about 2^-21 off;
-// splits = 1 is plain tf32, for factors that are rounded further anyway: the instruction drops the
-// low 13 bits, so values are to be rounded() before, best where they are stored.
+// splits = 4 keeps lo*lo too.  The instruction adds to its accumulator rounding toward zero, so
+// long sums that must be exact to f32 go through multiply8 into fresh accumulators
+// (step/scores.cuh). splits = 1 is plain tf32, for factors that are rounded further anyway: the
+// instruction drops the low 13 bits, so values are to be rounded() before, best where they are
+// stored.
 #pragma once
 
 #include "ptx/mma.cuh"
@@ -76,7 +79,7 @@ struct Operand {  // bf16, f16
 
 template <int splits>
 struct Operand<abi::DType::f32, splits> {
-  static_assert(splits == 1 || splits == 3);
+  static_assert(splits == 1 || splits == 3 || splits == 4);
 
   // x such that dropping its low 13 bits rounds to nearest; x itself where it will be split.
   static KDA_DEVICE float rounded(float x) {
@@ -87,9 +90,9 @@ struct Operand<abi::DType::f32, splits> {
   template <int count>
   struct Split {
     u32 hi[count];
-    u32 lo[splits == 3 ? count : 1];
+    u32 lo[splits == 1 ? 1 : count];
     KDA_DEVICE void set(int i, float x) {
-      if constexpr (splits == 3) {
+      if constexpr (splits != 1) {
         hi[i] = ptx::cvt_rna_tf32(x);
         lo[i] = __float_as_uint(x - __uint_as_float(hi[i]));
       } else {
@@ -175,15 +178,19 @@ struct Operand<abi::DType::f32, splits> {
     }
     return a;
   }
-  static KDA_DEVICE void multiply(float (&c)[4], const A& a, const B& b) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if constexpr (splits == 3) {  // the small terms first
-        ptx::mma_m16n8k8_tf32(c, a.lo + 4 * i, b.hi + 2 * i);
-        ptx::mma_m16n8k8_tf32(c, a.hi + 4 * i, b.lo + 2 * i);
-      }
-      ptx::mma_m16n8k8_tf32(c, a.hi + 4 * i, b.hi + 2 * i);
+  // The half of k that starts at 8 * half.
+  static KDA_DEVICE void multiply8(float (&c)[4], const A& a, const B& b, int half) {
+    // The small terms first.
+    if constexpr (splits == 4) ptx::mma_m16n8k8_tf32(c, a.lo + 4 * half, b.lo + 2 * half);
+    if constexpr (splits != 1) {
+      ptx::mma_m16n8k8_tf32(c, a.lo + 4 * half, b.hi + 2 * half);
+      ptx::mma_m16n8k8_tf32(c, a.hi + 4 * half, b.lo + 2 * half);
     }
+    ptx::mma_m16n8k8_tf32(c, a.hi + 4 * half, b.hi + 2 * half);
+  }
+  static KDA_DEVICE void multiply(float (&c)[4], const A& a, const B& b) {
+    multiply8(c, a, b, 0);
+    multiply8(c, a, b, 1);
   }
 };
 

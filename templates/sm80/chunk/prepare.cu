@@ -32,7 +32,13 @@ constexpr int lanes = threads / groups;  // threads a row group
 constexpr int slab = 2 * lanes;          // channels at once, two a thread
 constexpr int keys = shape.key_dim;
 constexpr int keys16 = round_up(keys, 16);
-constexpr int splits = type == abi::DType::f32 ? 3 : 1;
+constexpr bool careful = abi::chunk::beta_may_exceed_one(shape);
+constexpr bool writes_twice = abi::chunk::writes_twice(shape);
+// Terms of the scores' products and of those with their inverse.
+constexpr int score_splits =
+    type == abi::DType::f32 ? 4 : (careful && type == abi::DType::f16 ? 3 : 1);
+constexpr int splits = type == abi::DType::f32 || careful ? 3 : 1;
+constexpr float writer_scale = abi::chunk::writer_scale(shape);
 constexpr bool one_slab = slab >= keys16;  // then norms come from the registers
 
 // Blocks a multiprocessor is to hold: 16-bit problems fit 128 registers a thread.
@@ -41,7 +47,7 @@ constexpr int resident = larger(1, (type != abi::DType::f32 && one_slab ? 512 : 
 static_assert(chunk == 16 || chunk == 32 || chunk == 64, "chunk must be 16, 32 or 64");
 static_assert(slab >= 32 && slab <= 128, "prepare_threads must be 2 to 8 times chunk");
 
-using Scores = step::Scores<chunk, slab, warps, splits>;
+using Scores = step::Scores<chunk, slab, warps, score_splits>;
 using Inverse = step::Inverse<chunk, warps>;
 using Matrix = Scores::Matrix;
 using Remainder = tile::Shared<abi::DType::f32, chunk, keys16, tile::Reads::down_columns>;
@@ -72,7 +78,8 @@ KDA_DEVICE void put(char* image, u32 row, u32 column, float x, float y) {
 }
 
 // Ak[c, channel] = beta_c sum_i M[i, c] Kr[i, channel]
-KDA_DEVICE void write_ak(char* image, const Matrix& m, const Remainder& kr, const float* beta) {
+KDA_DEVICE void write_ak(char* image, char* rest, const Matrix& m, const Remainder& kr,
+                         const float* beta) {
   constexpr int strips = Writer::width / 16;
   const tile::Lane lane;
   for (u32 piece = threadIdx.x / 32; piece < chunk / 16 * strips; piece += warps) {
@@ -99,7 +106,15 @@ KDA_DEVICE void write_ak(char* image, const Matrix& m, const Remainder& kr, cons
     for (int i = 0; i < 4; ++i) {
       const u32 r = row + lane.g + i % 2 * 8;
       const float* pair = c[i / 2] + i % 2 * 2;
-      put<Writer>(image, r, column + i / 2 * 8 + 2 * lane.t, beta[r] * pair[0], beta[r] * pair[1]);
+      const u32 j = column + i / 2 * 8 + 2 * lane.t;
+      const float x = beta[r] * writer_scale * pair[0];
+      const float y = beta[r] * writer_scale * pair[1];
+      put<Writer>(image, r, j, x, y);
+      if constexpr (writes_twice) {
+        using Element = element<type>;
+        put<Writer>(rest, r, j, x - Element::to_float(Element::from_float(x)),
+                    y - Element::to_float(Element::from_float(y)));
+      }
     }
   }
 }
@@ -135,8 +150,8 @@ KDA_DEVICE void write_aq(char* image, const Matrix& queries, const Matrix& m, co
       const u32 j = column + i / 2 * 8 + 2 * lane.t;
       const float* pair = c[i / 2] + i % 2 * 2;
       const bool exists = column <= row;
-      put<Square>(image, r, j, exists ? beta[j] * pair[0] : 0.0F,
-                  exists ? beta[j + 1] * pair[1] : 0.0F);
+      put<Square>(image, r, j, exists ? beta[j] * writer_scale * pair[0] : 0.0F,
+                  exists ? beta[j + 1] * writer_scale * pair[1] : 0.0F);
     }
   }
 }
@@ -215,6 +230,7 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   char* kd = static_cast<char*>(args.factors.kd) + tile * Factor::bytes;
   char* qd = static_cast<char*>(args.factors.qd) + tile * Factor::bytes;
   char* ak = static_cast<char*>(args.factors.ak) + tile * Writer::bytes;
+  char* ak_rest = static_cast<char*>(args.factors.ak_rest) + tile * Writer::bytes;
   char* aq = static_cast<char*>(args.factors.aq) + tile * Square::bytes;
   float* decay = args.factors.decay + tile * Factor::width;
 
@@ -293,10 +309,10 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   for (u32 i = thread; i < Matrix::bytes / 4; i += threads) {
     reinterpret_cast<float*>(shared.matrices[2])[i] = 0.0F;
   }
-  scores.finish(l, queries, shared.beta);
+  scores.finish<splits == 1>(l, queries, shared.beta);
   __syncthreads();
   Inverse::invert(m, l);
-  write_ak(ak, m, remainder, shared.beta);
+  write_ak(ak, ak_rest, m, remainder, shared.beta);
   write_aq(aq, queries, m, shared.beta);
 }
 

@@ -2,7 +2,7 @@
 // order:
 //   R = V - Kd S;   O = Qd S + Aq R;   S = diag(decay) S + Ak^T R
 // with S^T in registers (step/state.cuh).  The factors stream through a ring of shared-memory slots
-// in the order they are used: (Kd, v), (Qd, Aq), (Ak, decay).
+// in the order they are used: (Kd, v), (Qd, Aq), (Ak, decay) and perhaps the rest of Ak.
 #include "abi/chunk.h"
 #include "abi/shape.h"
 #include "base/tensor.cuh"
@@ -33,6 +33,8 @@ constexpr int values = shape.value_dim;
 constexpr int columns = round_up(ceil_div(values, tune.shards), 16 * warps);  // V columns a block
 constexpr int tiles = columns / 16 / warps;                                   // of 16, a warp
 constexpr int chunk_tiles = chunk / 8;
+constexpr int parts = abi::chunk::factor_parts(shape);
+constexpr float writer_scale = abi::chunk::writer_scale(shape);
 constexpr int unit = 16 / abi::bytes_of(type);  // elements in 16 bytes
 
 static_assert(tiles == 1 || tiles == 2, "a warp holds 16 or 32 columns: threads too few");
@@ -96,26 +98,29 @@ KDA_DEVICE void copy_values(const Values& tile, const abi::Inputs& in, const Tas
   }
 }
 
-// Part `step % 3` of chunk `step / 3` into its slot of the ring.
+// Part `step % parts` of chunk `step / parts` into its slot of the ring.
 KDA_DEVICE void load_part(char* ring, const abi::chunk::RecurrenceArgs& args, const Task& task,
                           int step, bool vectored) {
-  if (step < 3 * task.chunks) {
+  if (step < parts * task.chunks) {
     char* slot = ring + step % tune.load_stages * slot_bytes;
     const u32 to = ptx::shared_address(slot);
-    const i64 tile = (task.slot + step / 3) * args.in.value_heads + task.head;
-    if (step % 3 == 0) {
+    const i64 tile = (task.slot + step / parts) * args.in.value_heads + task.head;
+    if (step % parts == 0) {
       copy_bytes(to, static_cast<const char*>(args.factors.kd) + tile * Factor::bytes,
                  Factor::bytes);
-      copy_values(Values(slot + Factor::bytes), args.in, task, step / 3, vectored);
-    } else if (step % 3 == 1) {
+      copy_values(Values(slot + Factor::bytes), args.in, task, step / parts, vectored);
+    } else if (step % parts == 1) {
       copy_bytes(to, static_cast<const char*>(args.factors.qd) + tile * Factor::bytes,
                  Factor::bytes);
       copy_bytes(to + Factor::bytes,
                  static_cast<const char*>(args.factors.aq) + tile * Square::bytes, Square::bytes);
-    } else {
+    } else if (step % parts == 2) {
       copy_bytes(to, static_cast<const char*>(args.factors.ak) + tile * Writer::bytes,
                  Writer::bytes);
       copy_bytes(to + Factor::bytes, args.factors.decay + tile * Factor::width, Factor::width * 4);
+    } else {
+      copy_bytes(to, static_cast<const char*>(args.factors.ak_rest) + tile * Writer::bytes,
+                 Writer::bytes);
     }
   }
   ptx::cp_async_commit();
@@ -249,16 +254,14 @@ KDA_DEVICE void write_outputs(const Accumulators& acc, storage<type>* o, i64 tok
   }
 }
 
-// S^T = S^T diag(decay) + R^T Ak, R in the scale's operand form.
-KDA_DEVICE void update_state(State& state, const Accumulators& r, const Writer& ak,
-                             const float* decay, const tile::Scale<type>& scale) {
+// S^T = S^T diag(decay), in the units of R's operands and Ak's image.
+KDA_DEVICE void decay_state(State& state, const float* decay, float unit) {
   const tile::Lane lane;
-  const auto from = Product::down(ak, 0, 0);
 #pragma unroll
   for (int k = 0; k < keys16 / 8; ++k) {
     const float2 d = *reinterpret_cast<const float2*>(decay + k * 8 + 2 * lane.t);
-    const float d0 = d.x * scale.up;
-    const float d1 = d.y * scale.up;
+    const float d0 = d.x * unit;
+    const float d1 = d.y * unit;
 #pragma unroll
     for (int m = 0; m < tiles; ++m) {
       state.s[m][k][0] *= d0;
@@ -267,6 +270,12 @@ KDA_DEVICE void update_state(State& state, const Accumulators& r, const Writer& 
       state.s[m][k][3] *= d1;
     }
   }
+}
+
+// S^T += R^T Ak
+KDA_DEVICE void write_state(State& state, const Accumulators& r, const Writer& ak,
+                            const tile::Scale<type>& scale) {
+  const auto from = Product::down(ak, 0, 0);
 #pragma unroll
   for (int c = 0; c < chunk / 16; ++c) {
     typename Product::A a[tiles];
@@ -283,7 +292,6 @@ KDA_DEVICE void update_state(State& state, const Accumulators& r, const Writer& 
       }
     }
   }
-  if (tile::Scale<type>::needed && scale.down != 1.0F) scale_by(state.s, scale.down);
 }
 
 // Waits for part `step`, frees the slot of the one before and starts the next load into it.
@@ -331,16 +339,16 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
     if constexpr (tile::Scale<type>::needed) state_scale.choose(largest(state.s));
     tile::Scale<type> r_scale;
 
-    char* slot = next_part(ring, args, task, 3 * at, vectored);
+    char* slot = next_part(ring, args, task, parts * at, vectored);
     Accumulators r = {};
     read_state(r, state, Factor(slot), state_scale);
     subtract_from_values(r, Values(slot + Factor::bytes), state_scale.down);
     if constexpr (tile::Scale<type>::needed) r_scale.choose(largest(r));
 
-    slot = next_part(ring, args, task, 3 * at + 1, vectored);
+    slot = next_part(ring, args, task, parts * at + 1, vectored);
     Accumulators o = {};
     read_state(o, state, Factor(slot), state_scale);
-    if (tile::Scale<type>::needed) scale_by(o, state_scale.down * r_scale.up);
+    if (tile::Scale<type>::needed) scale_by(o, state_scale.down * r_scale.up * writer_scale);
     const auto aq = Product::rows(Square(slot + Factor::bytes), 0, 0);
 #pragma unroll
     for (int k = 0; k < chunk / 16; ++k) {
@@ -361,16 +369,22 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
     const i64 first = static_cast<i64>(at) * chunk;
     const i64 left = task.sequence.length() - first;
     auto* to = outputs + first * args.out.o.token;
-    const float scale = in.scale * r_scale.down;
+    const float scale = in.scale * r_scale.down / writer_scale;
     if (left >= chunk && paired && value0 + 16 * tiles <= values) {
       write_outputs<true>(o, to, args.out.o.token, left, value0, scale, paired);
     } else {
       write_outputs<false>(o, to, args.out.o.token, left, value0, scale, paired);
     }
 
-    slot = next_part(ring, args, task, 3 * at + 2, vectored);
-    update_state(state, r, Writer(slot), reinterpret_cast<const float*>(slot + Factor::bytes),
-                 r_scale);
+    slot = next_part(ring, args, task, parts * at + 2, vectored);
+    decay_state(state, reinterpret_cast<const float*>(slot + Factor::bytes),
+                r_scale.up * writer_scale);
+    write_state(state, r, Writer(slot), r_scale);
+    if constexpr (parts == 4) {
+      slot = next_part(ring, args, task, parts * at + 3, vectored);
+      write_state(state, r, Writer(slot), r_scale);
+    }
+    if (tile::Scale<type>::needed) scale_by(state.s, r_scale.down / writer_scale);
   }
 
   ptx::cp_async_wait<0>();

@@ -37,6 +37,8 @@ constexpr int keys = abi::chunk::factor_keys(shape);  // K with room
 constexpr int values = shape.value_dim;
 constexpr int columns = 64 * tune.warpgroups;  // V columns a block
 constexpr int shards = ceil_div(values, columns);
+constexpr int parts = abi::chunk::factor_parts(shape);
+constexpr float writer_scale = abi::chunk::writer_scale(shape);
 
 static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
 static_assert(keys == 64 || keys == 128, "K must be 33 to 128");
@@ -104,17 +106,17 @@ KDA_DEVICE void produce(const Ring& ring, const abi::chunk::RecurrenceArgs& args
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
     const i64 tile = (task.slot + at) * in.value_heads + task.head;
-    const char* images[] = {static_cast<const char*>(args.factors.kd),
-                            static_cast<const char*>(args.factors.qd),
-                            static_cast<const char*>(args.factors.ak)};
+    const char* images[] = {
+        static_cast<const char*>(args.factors.kd), static_cast<const char*>(args.factors.qd),
+        static_cast<const char*>(args.factors.ak), static_cast<const char*>(args.factors.ak_rest)};
 #pragma unroll
-    for (int part = 0; part < 3; ++part) {
-      const int step = 3 * at + part;
+    for (int part = 0; part < parts; ++part) {
+      const int step = parts * at + part;
       if (step >= stages) ptx::mbarrier_wait(ring.empty(step), Ring::parity(step - stages));
       const u32 slot = ring.slot(step);
       const u32 side = slot + Factor::bytes;
       const u32 full = ring.full(step);
-      constexpr u32 side_bytes[] = {0, Square::bytes, keys * 4};
+      constexpr u32 side_bytes[] = {0, Square::bytes, keys * 4, 0};
       if (lane == 0) {
         ptx::mbarrier_expect_tx(full, Factor::bytes + side_bytes[part]);
         ptx::bulk_load(slot, images[part] + tile * Factor::bytes, Factor::bytes, full);
@@ -242,7 +244,11 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
                         const Task& task) {
   const abi::Inputs& in = args.in;
   const tile::Lane lane;
-  const bool elected = threadIdx.x % 32 == 0;
+  // The warp is done with a slot.
+  const auto release = [&](int step) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ring.empty(step));
+  };
   const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16;
   const bool paired = is_paired<type>(args.out.o, values);
   u16* outputs = static_cast<u16*>(const_cast<void*>(args.out.o.data)) +
@@ -264,7 +270,7 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
   u32 r_operand[chunk / 16][4];
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
-    const int step = 3 * at;
+    const int step = parts * at;
     Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
@@ -284,6 +290,7 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
 
     ptx::mbarrier_wait(ring.full(step), Ring::parity(step));
     ptx::mbarrier_wait(ring.full(step + 1), Ring::parity(step + 1));
+    if constexpr (parts == 4) ptx::mbarrier_wait(ring.full(step + 3), Ring::parity(step + 3));
     hold(r);
     hold(o);
     ptx::wgmma_fence();
@@ -298,19 +305,19 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
     Scale r_scale;
     if constexpr (Scale::needed) r_scale.choose(largest(r));
     pack(r_operand, r, r_scale);
-    if (elected) ptx::mbarrier_arrive(ring.empty(step));
+    release(step);
     if constexpr (Scale::needed) {
       ptx::wgmma_wait<0>();
       hold(o);
 #pragma unroll
       for (int k = 0; k < keys / 8; ++k) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) s[k][e] *= r_scale.up;
+        for (int e = 0; e < 4; ++e) s[k][e] *= r_scale.up * writer_scale;
       }
 #pragma unroll
       for (int c = 0; c < chunk_tiles; ++c) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) o[c][e] *= s_scale.down * r_scale.up;
+        for (int e = 0; e < 4; ++e) o[c][e] *= s_scale.down * r_scale.up * writer_scale;
       }
       hold(o);
     }
@@ -321,6 +328,13 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
 #pragma unroll
     for (int c = 0; c < chunk / 16; ++c) {
       ptx::wgmma_m64k16<type, keys, 1>::run(&s[0][0], r_operand[c], writer.at(c * 16 * 128), 1);
+    }
+    if constexpr (parts == 4) {
+      const ptx::WgmmaTile rest(ring.slot(step + 3), 128, Factor::panel_bytes, 1024);
+#pragma unroll
+      for (int c = 0; c < chunk / 16; ++c) {
+        ptx::wgmma_m64k16<type, keys, 1>::run(&s[0][0], r_operand[c], rest.at(c * 16 * 128), 1);
+      }
     }
     ptx::wgmma_commit();
     const ptx::WgmmaTile aq(ring.slot(step + 1) + Factor::bytes, Square::row_bytes, 0,
@@ -333,22 +347,23 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
 
     ptx::wgmma_wait<1>();
     hold(s);
-    if (elected) ptx::mbarrier_arrive(ring.empty(step + 2));
+    release(step + 2);
+    if constexpr (parts == 4) release(step + 3);
     if constexpr (Scale::needed) {
 #pragma unroll
       for (int k = 0; k < keys / 8; ++k) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) s[k][e] *= r_scale.down;
+        for (int e = 0; e < 4; ++e) s[k][e] *= r_scale.down / writer_scale;
       }
     }
     ptx::wgmma_wait<0>();
     hold(o);
-    if (elected) ptx::mbarrier_arrive(ring.empty(step + 1));
+    release(step + 1);
 
     const i64 first = static_cast<i64>(at) * chunk;
     const i64 left = task.sequence.length() - first;
     u16* to = outputs + first * args.out.o.token;
-    const float scale = in.scale * r_scale.down;
+    const float scale = in.scale * r_scale.down / writer_scale;
     if (left >= chunk && paired && task.value0 + columns <= values) {
       write_outputs<true>(o, to, args.out.o.token, left, value0, scale, paired);
     } else {
