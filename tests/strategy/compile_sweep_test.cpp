@@ -1,5 +1,6 @@
 // Every strategy of the table, composed and compiled for devices that need not be here: pairwise
 // over what a problem may be, in the default tunings (no spills) and in forced ones.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -100,6 +101,28 @@ std::vector<plan::Made> make_each(const std::vector<Forced>& wanted, const std::
   return all;
 }
 
+// A few (problem, target) that the strategy takes, spread over all that it might.
+std::vector<Forced> taken_by(const char* strategy) {
+  std::vector<Forced> taken;
+  for (const char* sizes : {"K=128 V=128", "K=64 V=64", "K=100 V=60", "K=256 V=256"}) {
+    for (const char* dtype : {"qkv=bf16", "qkv=f32"}) {
+      for (const char* options : {"h0=1 ht=1 varlen=1", "gate=log_decay"}) {
+        for (const char* target : kTargets) {
+          Forced forced{std::string("H=4 HV=8 ") + sizes + " " + dtype + " " + options, target,
+                        strategy, ""};
+          if (supported(forced)) taken.push_back(std::move(forced));
+        }
+      }
+    }
+  }
+  constexpr std::size_t kMost = 7;  // odd: steps over the pairs of options and targets
+  std::vector<Forced> few;
+  for (std::size_t i = 0; i < std::min(kMost, taken.size()); ++i) {
+    few.push_back(taken[i * taken.size() / std::min(kMost, taken.size())]);
+  }
+  return few;
+}
+
 }  // namespace
 
 TEST_CASE("pairwise rows hold every pair", "[strategy]") {
@@ -156,14 +179,10 @@ TEST_CASE("forced tunings compile", "[strategy][compile]") {
   const test::Scratch cache;
   std::vector<Forced> wanted;
   for (const strategy::Strategy* strategy : strategy::table()) {
-    // Each tunable is a factor beside the problem's size and dtype, and each row has one target.
-    std::vector<Factor> factors = {
-        {"sm_89", "sm_90a"},
-        {"K=128 V=128", "K=64 V=64", "K=100 V=60", "K=256 V=256"},
-        {"qkv=bf16", "qkv=f32"},
-        {"h0=1 ht=1 varlen=1", "gate=log_decay"},
-    };
-    constexpr std::size_t kProblemFactors = 4;
+    const std::vector<Forced> taken = taken_by(strategy->name);
+    INFO(strategy->name);
+    REQUIRE_FALSE(taken.empty());
+    std::vector<Factor> factors{Factor(taken.size())};  // the first stands for taken
     for (const tunable::Row& tunable : strategy->space()) {
       Factor& factor = factors.emplace_back();
       for (const int value : tunable.values) {
@@ -172,16 +191,11 @@ TEST_CASE("forced tunings compile", "[strategy][compile]") {
     }
     std::set<std::string> met;
     for (const test::Row& row : test::pairwise(factors)) {
-      Forced forced{"H=4 HV=8", factors[0][row[0]], strategy->name, ""};
-      for (std::size_t f = 1; f < kProblemFactors; ++f) {
-        forced.problem += " " + factors[f][row[f]];
-      }
+      Forced forced = taken[row[0]];
       // Of tunables that do not fit together, the last ones are left to the planner.
-      for (std::size_t named = factors.size(); named > kProblemFactors; --named) {
+      for (std::size_t named = factors.size(); named > 1; --named) {
         forced.tuning.clear();
-        for (std::size_t f = kProblemFactors; f < named; ++f) {
-          forced.tuning += factors[f][row[f]] + " ";
-        }
+        for (std::size_t f = 1; f < named; ++f) forced.tuning += factors[f][row[f]] + " ";
         if (!supported(forced)) continue;
         if (met.insert(forced.target + forced.problem + forced.tuning).second) {
           wanted.push_back(forced);
