@@ -244,11 +244,8 @@ KDA_DEVICE void consume(const Ring& ring, const abi::chunk::RecurrenceArgs& args
                         const Task& task) {
   const abi::Inputs& in = args.in;
   const tile::Lane lane;
-  // The warp is done with a slot.
-  const auto release = [&](int step) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ring.empty(step));
-  };
+  // This thread is done with a slot.
+  const auto release = [&](int step) { ptx::mbarrier_arrive(ring.empty(step)); };
   const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16;
   const bool paired = is_paired<type>(args.out.o, values);
   u16* outputs = static_cast<u16*>(const_cast<void*>(args.out.o.data)) +
@@ -391,7 +388,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < stages; ++i) {
       ptx::mbarrier_init(ring.full(i), 32);  // every lane of the producer
-      ptx::mbarrier_init(ring.empty(i), 4 * tune.warpgroups);
+      ptx::mbarrier_init(ring.empty(i), consumers);
     }
     ptx::fence_barrier_init();
   }
