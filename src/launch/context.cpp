@@ -6,9 +6,12 @@ ContextScope::ContextScope(const Driver& driver, CUdevice device)
     : driver_(driver), device_(device) {
   status_ = check(driver.CtxGetCurrent(&before_), "cuCtxGetCurrent");
   if (!status_) return;
-  CUdevice current = -1;
-  if (before_ != nullptr && driver.CtxGetDevice(&current) == CUDA_SUCCESS && current == device) {
-    return;
+  if (before_ != nullptr && on_device()) {
+    if (alive()) {
+      retained_ = retain_if_primary(before_);
+      return;
+    }
+    before_ = nullptr;
   }
   CUcontext primary = nullptr;
   status_ = check(driver.DevicePrimaryCtxRetain(&primary, device), "cuDevicePrimaryCtxRetain");
@@ -19,8 +22,39 @@ ContextScope::ContextScope(const Driver& driver, CUdevice device)
 }
 
 ContextScope::~ContextScope() {
-  if (switched_) (void)driver_.CtxSetCurrent(before_);
+  // What was there may itself be gone: then none is current, rather than one of ours.
+  if (switched_ && driver_.CtxSetCurrent(before_) != CUDA_SUCCESS) {
+    (void)driver_.CtxSetCurrent(nullptr);
+  }
   if (retained_) (void)driver_.DevicePrimaryCtxRelease(device_);
+}
+
+// Of the context current in this thread.
+bool ContextScope::on_device() const {
+  CUdevice current = -1;
+  return driver_.CtxGetDevice(&current) == CUDA_SUCCESS && current == device_;
+}
+
+// cuCtxGetDevice answers for a destroyed context as for any other; making something in it does not.
+bool ContextScope::alive() const {
+  CUevent event = nullptr;
+  const CUresult made = driver_.EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  if (made == CUDA_SUCCESS) (void)driver_.EventDestroy(event);
+  return made != CUDA_ERROR_CONTEXT_IS_DESTROYED && made != CUDA_ERROR_INVALID_CONTEXT;
+}
+
+// Takes a reference where it is.  Asks first: to retain an inactive one would create it.
+bool ContextScope::retain_if_primary(CUcontext context) const {
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext primary = nullptr;
+  if (driver_.DevicePrimaryCtxGetState(device_, &flags, &active) != CUDA_SUCCESS || active == 0 ||
+      driver_.DevicePrimaryCtxRetain(&primary, device_) != CUDA_SUCCESS) {
+    return false;
+  }
+  if (primary == context) return true;
+  (void)driver_.DevicePrimaryCtxRelease(device_);
+  return false;
 }
 
 bool ContextScope::take_primary() noexcept {

@@ -15,6 +15,7 @@ namespace kda::launch {
   REQUIRED(DeviceGet) REQUIRED(DeviceGetCount) REQUIRED(DeviceGetName)                            \
   REQUIRED(DeviceGetAttribute) REQUIRED(DeviceTotalMem)                                           \
   REQUIRED(DevicePrimaryCtxRetain) REQUIRED(DevicePrimaryCtxRelease)                              \
+  REQUIRED(DevicePrimaryCtxGetState) REQUIRED(DevicePrimaryCtxReset)                              \
   REQUIRED(CtxGetCurrent) REQUIRED(CtxSetCurrent) REQUIRED(CtxGetDevice) REQUIRED(CtxSynchronize) \
   REQUIRED(LibraryLoadData) REQUIRED(LibraryUnload) REQUIRED(LibraryGetKernel)                    \
   REQUIRED(KernelSetAttribute) REQUIRED(KernelGetAttribute) REQUIRED(KernelGetFunction)           \

@@ -32,8 +32,9 @@ class Library {
     for (const CUdevice device : primaries_) (void)(*found)->DevicePrimaryCtxRelease(device);
   }
 
+  // In the current context, which is `context`'s.
   Result<CUkernel> prepare(const Driver& driver, const std::string& entry, CUdevice device,
-                           std::size_t shared_bytes, unsigned cluster) {
+                           std::size_t shared_bytes, unsigned cluster, ContextScope& context) {
     const std::lock_guard lock(mutex_);
     CUkernel kernel = nullptr;
     if (Status status = check(driver.LibraryGetKernel(&kernel, library_, entry.c_str()),
@@ -41,13 +42,11 @@ class Library {
         !status) {
       return status;
     }
-    ContextScope context(driver, device);
-    if (!context.status()) return context.status();
     if (Status status = allow(driver, kernel, entry, device, shared_bytes, cluster); !status) {
       return status;
     }
     if (Status status = load_code(driver, kernel, entry); !status) return status;
-    // Kept while the library is: where nobody else holds the context, code goes away with it.
+    // Kept while the library is: when the last holder lets a context go, its code goes too.
     if (!std::count(primaries_.begin(), primaries_.end(), device) && context.take_primary()) {
       primaries_.push_back(device);
     }
@@ -55,18 +54,20 @@ class Library {
   }
 
  private:
-  // Attributes hold for every plan that shares the kernel, so they only ever grow.
+  // Attributes hold for every plan that shares the kernel, so they only ever grow; set every time,
+  // for the context may have been reset since.
   Status allow(const Driver& driver, CUkernel kernel, const std::string& entry, CUdevice device,
                std::size_t shared_bytes, unsigned cluster) {
     std::size_t& allowed = allowed_shared_[{kernel, device}];
-    if (shared_bytes > allowed) {
+    const std::size_t wanted = std::max(allowed, shared_bytes);
+    if (wanted > 0) {
       const std::string what =
-          fmt::format("{} with {} bytes of dynamic shared memory", entry, shared_bytes);
+          fmt::format("{} with {} bytes of dynamic shared memory", entry, wanted);
       const CUresult result =
           driver.KernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                    static_cast<int>(shared_bytes), kernel, device);
+                                    static_cast<int>(wanted), kernel, device);
       if (Status status = check(result, what.c_str()); !status) return status;
-      allowed = shared_bytes;
+      allowed = wanted;
     }
     if (cluster <= kPortableCluster) return {};
     const std::string what = fmt::format("{} with {} CTAs a cluster", entry, cluster);
@@ -128,9 +129,12 @@ Result<Module> Module::load(const std::string& cubin, const std::string& entry, 
   if (Status status = check(calls.DeviceGet(&device, ordinal), what.c_str()); !status) {
     return status;
   }
+  ContextScope context(calls, device);
+  if (!context.status()) return context.status();
   Result<std::shared_ptr<Library>> library = shared_library(calls, cubin);
   if (!library) return library.status();
-  const Result<CUkernel> kernel = (*library)->prepare(calls, entry, device, shared_bytes, cluster);
+  const Result<CUkernel> kernel =
+      (*library)->prepare(calls, entry, device, shared_bytes, cluster, context);
   if (!kernel) return kernel.status();
   Module module;
   module.library_ = *std::move(library);

@@ -25,13 +25,14 @@ std::string cubin_for(const kda::device::Device& device) {
   const auto family = kda::device::family_of(device);
   REQUIRE(family);
   const auto build = kda::compile::compile(
-      {.source = "struct Args { int* out; int first; };\n"
-                 "extern \"C\" __global__ void fill(const __grid_constant__ Args args) {\n"
-                 "  extern __shared__ int shared[];\n"
-                 "  shared[threadIdx.x] = args.first + int(threadIdx.x);\n"
-                 "  __syncthreads();\n"
-                 "  atomicAdd(args.out + blockIdx.x, shared[blockDim.x - 1]);\n"
-                 "}\n",
+      {.source =
+           "struct Args { int* out; int first; };\n"
+           "extern \"C\" __global__ void fill(const __grid_constant__ Args args) {\n"
+           "  extern __shared__ int shared[];\n"
+           "  shared[threadIdx.x] = args.first + int(threadIdx.x);\n"
+           "  __syncthreads();\n"
+           "  if (threadIdx.x == 0) atomicAdd(args.out + blockIdx.x, shared[blockDim.x - 1]);\n"
+           "}\n",
        .entry = "fill",
        .target = family->target,
        .options = kda::compile::options(family->target)},
@@ -124,6 +125,46 @@ TEST_CASE("a module loads in a thread without a context, and leaves it without",
   }).join();
   CHECK(trouble == "");
   CHECK(stage.values() == std::vector<int>{64, 64, 64, 0});
+}
+
+TEST_CASE("a module loads in a thread whose context was destroyed", "[gpu]") {
+  const auto device = kda::device::query(0);
+  REQUIRE(device);
+  const launch::Driver& driver = **launch::driver();
+  const std::string cubin = cubin_for(*device);
+  CUcontext gone = nullptr;
+  REQUIRE(driver.DevicePrimaryCtxRetain(&gone, 0) == CUDA_SUCCESS);
+  REQUIRE(driver.CtxSetCurrent(gone) == CUDA_SUCCESS);
+  REQUIRE(driver.DevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
+  const auto module = launch::Module::load(cubin, "fill", 0, kGeometry.shared_bytes, 1);
+  INFO(module.status().message());
+  REQUIRE(module);
+  Stage stage(driver);
+  const Args args = stage.args(1);
+  CHECK(launch::enqueue(*module, kGeometry, &args, stage.stream).message() == "");
+  CHECK(stage.values() == std::vector<int>{64, 64, 64, 0});
+}
+
+TEST_CASE("modules loaded before a reset of the device run after it", "[gpu]") {
+  const auto device = kda::device::query(0);
+  REQUIRE(device);
+  const launch::Driver& driver = **launch::driver();
+  const std::string cubin = cubin_for(*device);
+  const auto load = [&] {
+    return launch::Module::load(cubin, "fill", 0, kGeometry.shared_bytes, 1);
+  };
+  const auto before = load();
+  REQUIRE(before);
+  REQUIRE(driver.DevicePrimaryCtxReset(0) == CUDA_SUCCESS);
+  const auto after = load();
+  INFO(after.status().message());
+  REQUIRE(after);
+  Stage stage(driver);
+  const Args args = stage.args(1);
+  CHECK(launch::enqueue(*after, kGeometry, &args, stage.stream).message() == "");
+  CHECK(stage.values() == std::vector<int>{64, 64, 64, 0});
+  CHECK(launch::enqueue(*before, kGeometry, &args, stage.stream).message() == "");
+  CHECK(stage.values() == std::vector<int>{128, 128, 128, 0});
 }
 
 TEST_CASE("the default stream without a context is an error that says what to do", "[gpu]") {

@@ -53,9 +53,9 @@ TEST_CASE("allowed shared memory grows and never shrinks") {
   const auto small = Module::load("cubin", "kernel", 0, 50000, 1);
   const auto large = Module::load("cubin", "kernel", 0, 90000, 1);
   const auto again = Module::load("cubin", "kernel", 0, 60000, 1);
-  CHECK(shared_allowed(fake) == std::vector<int>{50000, 90000});
+  CHECK(shared_allowed(fake) == std::vector<int>{50000, 90000, 90000});
   const auto elsewhere = Module::load("cubin", "kernel", 1, 60000, 1);
-  CHECK(shared_allowed(fake) == std::vector<int>{50000, 90000, 60000});
+  CHECK(shared_allowed(fake) == std::vector<int>{50000, 90000, 90000, 60000});
   CHECK(fake.attributes.back().device == 1);
 }
 
@@ -98,6 +98,73 @@ TEST_CASE("code is loaded at once, in the thread's context or the device's prima
     CHECK(Module::load("cubin", "kernel", 0, 0, 1));
   }
   CHECK(fake.functions_loaded == 1);
+}
+
+// An H200, driver 580: a test's last holder had let the primary context go, the thread kept it
+// current, and cuKernelGetFunction said CUDA_ERROR_CONTEXT_IS_DESTROYED.
+TEST_CASE("a destroyed context counts as none") {
+  FakeDriver fake;
+  SECTION("the device's primary one, which nobody holds any more") {
+    fake.current = FakeDriver::primary(0);
+    const auto module = Module::load("cubin", "kernel", 0, 1000, 1);
+    INFO(module.status().message());
+    REQUIRE(module);
+    CHECK(fake.context_of_load == FakeDriver::primary(0));
+    CHECK(fake.current == nullptr);
+    CHECK(fake.primaries_released < fake.primaries_retained);  // the code lives in it
+  }
+  SECTION("the application's own") {
+    fake.current = FakeDriver::own_context();
+    fake.alive.clear();
+    const auto module = Module::load("cubin", "kernel", 0, 1000, 1);
+    INFO(module.status().message());
+    REQUIRE(module);
+    CHECK(fake.context_of_load == FakeDriver::primary(0));
+    CHECK(fake.current == nullptr);
+  }
+  SECTION("another device's") {
+    fake.current = FakeDriver::own_context();
+    fake.alive.clear();
+    const auto module = Module::load("cubin", "kernel", 1, 1000, 1);
+    INFO(module.status().message());
+    REQUIRE(module);
+    CHECK(fake.context_of_load == FakeDriver::primary(1));
+    CHECK(fake.current == nullptr);
+  }
+  CHECK(fake.functions_loaded == 1);
+  CHECK(fake.primaries_released == fake.primaries_retained);
+  CHECK(fake.events == 0);
+}
+
+TEST_CASE("code stays when the application lets the primary context go") {
+  FakeDriver fake;
+  fake.alive.insert(FakeDriver::primary(0));
+  fake.primaries_retained = 1;  // the application's
+  fake.current = FakeDriver::primary(0);
+  {
+    const auto module = Module::load("cubin", "kernel", 0, 0, 1);
+    const auto again = Module::load("cubin", "kernel", 0, 0, 1);
+    REQUIRE(module);
+    REQUIRE(again);
+    CHECK(fake.context_of_load == FakeDriver::primary(0));
+    CHECK(fake.current == FakeDriver::primary(0));
+    CHECK(fake.primaries_retained - fake.primaries_released == 2);
+  }
+  CHECK(fake.primaries_retained - fake.primaries_released == 1);
+}
+
+TEST_CASE("a library that outlived a reset of its context is made ready again") {
+  FakeDriver fake;
+  const auto before = Module::load("cubin", "kernel", 0, 90000, 1);
+  REQUIRE(before);
+  fake.alive.clear();  // cuDevicePrimaryCtxReset
+  fake.current = FakeDriver::primary(0);
+  const auto after = Module::load("cubin", "kernel", 0, 50000, 1);
+  INFO(after.status().message());
+  REQUIRE(after);
+  CHECK(fake.libraries_loaded == 1);
+  CHECK(fake.functions_loaded == 2);
+  CHECK(shared_allowed(fake) == std::vector<int>{90000, 90000});
 }
 
 TEST_CASE("what the driver refuses is a device_error, and the context stays as it was") {

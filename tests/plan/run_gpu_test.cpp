@@ -1,5 +1,7 @@
 // Plans as users make them: the planner chooses, the cases of the table run, refusals leave
 // everything as it was.
+#include <optional>
+
 #include "reference/cases.hpp"
 #include "support/rig.hpp"
 #include "support/trials.hpp"
@@ -102,15 +104,32 @@ TEST_CASE("a plan for a named device refuses to run", "[gpu]") {
   CHECK_THAT(rig.run(*plan), contains("unsupported: "));
 }
 
-TEST_CASE("plans outlive the context they were made without", "[gpu]") {
+TEST_CASE("plans outlive the context they were made with or without", "[gpu]") {
   if (const std::string reason = why_no_gpu(); !reason.empty()) {
     WARN("skipped: " << reason);
     return;
   }
   const Trial one = complete(trial("", {40}));
-  const Result<Plan> plan = Plan::make(one.problem);  // no context is current on this thread yet
-  INFO(plan.status().message());
-  REQUIRE(plan);
+  const auto make = [&] {
+    const Result<Plan> plan = Plan::make(one.problem);
+    INFO(plan.status().message());
+    REQUIRE(plan);
+    return *plan;
+  };
+  std::optional<Plan> plan;
+  SECTION("none is current on the thread") { plan = make(); }
+  SECTION("one that goes right after") {
+    const Gpu gpu;
+    plan = make();
+  }
+  SECTION("one that is gone already, and still current") {
+    const launch::Driver& driver = **launch::driver();
+    CUcontext gone = nullptr;
+    must(driver.DevicePrimaryCtxRetain(&gone, 0), "retain");
+    must(driver.CtxSetCurrent(gone), "make current");
+    must(driver.DevicePrimaryCtxRelease(0), "release");
+    plan = make();
+  }
   for (int times = 0; times < 2; ++times) {
     const Gpu gpu;
     Truth truth(one);

@@ -27,6 +27,7 @@ Gpu::Gpu() {
   const Result<const launch::Driver*> driver = launch::driver();
   if (!driver) throw std::runtime_error(driver.status().message());
   driver_ = *driver;
+  must(driver_->CtxGetCurrent(&before_), "cuCtxGetCurrent");
   must(driver_->DevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
   make_current();
   must(driver_->StreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -34,6 +35,7 @@ Gpu::Gpu() {
 
 Gpu::~Gpu() {
   (void)driver_->StreamDestroy(stream_);
+  (void)driver_->CtxSetCurrent(before_);
   (void)driver_->DevicePrimaryCtxRelease(0);
 }
 

@@ -15,8 +15,8 @@ namespace kda::test {
 // is a neighbour that must not be read.
 inline constexpr unsigned char kPoison = 0xff;
 
-// Device 0's primary context, current on the thread that makes it, and a stream.  Its functions
-// throw std::runtime_error with the driver's own words.
+// Device 0's primary context, current on the thread that makes it for its lifetime, and a stream.
+// Its functions throw std::runtime_error with the driver's own words.
 class Gpu {
  public:
   Gpu();
@@ -34,7 +34,7 @@ class Gpu {
 
  private:
   const launch::Driver* driver_ = nullptr;
-  CUcontext context_ = nullptr;
+  CUcontext before_ = nullptr, context_ = nullptr;
   CUstream stream_ = nullptr;
 };
 

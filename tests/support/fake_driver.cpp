@@ -58,13 +58,21 @@ CUresult device_attribute(int* value, CUdevice_attribute which, CUdevice) {
   *value = row->second;
   return CUDA_SUCCESS;
 }
+CUresult primary_state(CUdevice device, unsigned* flags, int* active) {
+  *flags = 0;
+  *active = static_cast<int>(fake->alive.count(FakeDriver::primary(device)));
+  return CUDA_SUCCESS;
+}
 CUresult primary_retain(CUcontext* context, CUdevice device) {
   ++fake->primaries_retained;
   *context = FakeDriver::primary(device);
+  fake->alive.insert(*context);
   return CUDA_SUCCESS;
 }
-CUresult primary_release(CUdevice) {
-  ++fake->primaries_released;
+CUresult primary_release(CUdevice device) {
+  if (++fake->primaries_released == fake->primaries_retained) {
+    fake->alive.erase(FakeDriver::primary(device));
+  }
   return CUDA_SUCCESS;
 }
 CUresult context_get(CUcontext* context) {
@@ -72,17 +80,35 @@ CUresult context_get(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 CUresult context_set(CUcontext context) {
+  if (context != nullptr && fake->alive.count(context) == 0) return CUDA_ERROR_INVALID_CONTEXT;
   fake->current = context;
   return CUDA_SUCCESS;
 }
+// Of a destroyed context as well: so does an H200's driver (580).
 CUresult context_device(CUdevice* device) {
   if (fake->current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = fake->current_device;
   return CUDA_SUCCESS;
 }
+CUresult current_serves() {
+  if (fake->current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return fake->alive.count(fake->current) > 0 ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+CUresult event_create(CUevent* event, unsigned) {
+  const CUresult result = current_serves();
+  if (result != CUDA_SUCCESS) return result;
+  *event = handle<CUevent>(0x300U);
+  ++fake->events;
+  return CUDA_SUCCESS;
+}
+CUresult event_destroy(CUevent) {
+  --fake->events;
+  return CUDA_SUCCESS;
+}
 CUresult library_load(CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
                       CUlibraryOption*, void**, unsigned) {
   if (fake->load_result != CUDA_SUCCESS) return fake->load_result;
+  if (const CUresult result = current_serves(); result != CUDA_SUCCESS) return result;
   *library = handle<CUlibrary>(0x1000U + static_cast<unsigned>(++fake->libraries_loaded));
   return CUDA_SUCCESS;
 }
@@ -101,7 +127,7 @@ CUresult kernel_set(CUfunction_attribute which, int value, CUkernel, CUdevice de
   return CUDA_SUCCESS;
 }
 CUresult kernel_function(CUfunction* function, CUkernel kernel) {
-  if (fake->current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult result = current_serves(); result != CUDA_SUCCESS) return result;
   fake->context_of_load = fake->current;
   *function = handle<CUfunction>(reinterpret_cast<std::uintptr_t>(kernel) + 1);
   return CUDA_SUCCESS;
@@ -133,11 +159,14 @@ void* find(const char* name) {
       {"cuDeviceGetCount", reinterpret_cast<void*>(device_count)},
       {"cuDeviceGetName", reinterpret_cast<void*>(device_name)},
       {"cuDeviceGetAttribute", reinterpret_cast<void*>(device_attribute)},
+      {"cuDevicePrimaryCtxGetState", reinterpret_cast<void*>(primary_state)},
       {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(primary_retain)},
       {"cuDevicePrimaryCtxRelease_v2", reinterpret_cast<void*>(primary_release)},
       {"cuCtxGetCurrent", reinterpret_cast<void*>(context_get)},
       {"cuCtxSetCurrent", reinterpret_cast<void*>(context_set)},
       {"cuCtxGetDevice", reinterpret_cast<void*>(context_device)},
+      {"cuEventCreate", reinterpret_cast<void*>(event_create)},
+      {"cuEventDestroy_v2", reinterpret_cast<void*>(event_destroy)},
       {"cuLibraryLoadData", reinterpret_cast<void*>(library_load)},
       {"cuLibraryUnload", reinterpret_cast<void*>(library_unload)},
       {"cuLibraryGetKernel", reinterpret_cast<void*>(library_kernel)},

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ class FakeDriver {
   std::string missing;  // this call does not exist
   CUcontext current = nullptr;
   CUdevice current_device = 0;
+  std::set<CUcontext> alive = {own_context()};  // a primary one is while somebody retains it
 
   // What was asked of it.
   struct Attribute {
@@ -41,6 +43,7 @@ class FakeDriver {
   int primaries_retained = 0, primaries_released = 0;
   int libraries_loaded = 0, libraries_unloaded = 0;
   int functions_loaded = 0;
+  int events = 0;  // not destroyed yet
   CUcontext context_of_load = nullptr;
   std::vector<Attribute> attributes;
   std::vector<Launch> launches;
