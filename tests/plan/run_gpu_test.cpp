@@ -1,6 +1,7 @@
 // Plans as users make them: the planner chooses, the cases of the table run, refusals leave
 // everything as it was.
 #include <optional>
+#include <utility>
 
 #include "reference/cases.hpp"
 #include "support/rig.hpp"
@@ -111,10 +112,10 @@ TEST_CASE("plans outlive the context they were made with or without", "[gpu]") {
   }
   const Trial one = complete(trial("", {40}));
   const auto make = [&] {
-    const Result<Plan> plan = Plan::make(one.problem);
+    Result<Plan> plan = Plan::make(one.problem);
     INFO(plan.status().message());
     REQUIRE(plan);
-    return *plan;
+    return *std::move(plan);
   };
   std::optional<Plan> plan;
   SECTION("none is current on the thread") { plan = make(); }
