@@ -123,17 +123,17 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   return recipe;
 }
 
-// The traffic, and the chain of chunks of one sequence in waves of blocks.
+// The factors, and the chain of chunks of one sequence in waves of blocks.
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk::tunables);
   const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
   const double wide = problem.qkv_type == DType::f32 ? 4 : 1;
-  const double step = 0.4 + 0.03 * tuning.chunk * problem.key_dim / 128.0 * wide;
+  const double step = 0.4 + 0.04 * tuning.chunk * problem.key_dim / 128.0 * wide;
   const double blocks =
       static_cast<double>(problem.max_sequences) * problem.value_heads * tuning.shards;
   const double waves = std::max(1.0, blocks / (2.0 * std::max(device.multiprocessors, 1)));
-  return 6.0 + traffic_microseconds(problem, device, tuning.chunk) +
+  return 11.0 + factor_microseconds(problem, device, tuning.chunk) +
          waves * step * (length / tuning.chunk + 1);
 }
 

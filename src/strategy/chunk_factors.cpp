@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -92,7 +93,7 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
   return stage;
 }
 
-double traffic_microseconds(const Problem& problem, const device::Device& device, int chunk) {
+double factor_microseconds(const Problem& problem, const device::Device& device, int chunk) {
   const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
   const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
   const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
@@ -100,7 +101,10 @@ double traffic_microseconds(const Problem& problem, const device::Device& device
   const double factors = heads * padded * bytes * (8.0 * problem.key_dim + 4.0 * problem.value_dim);
   const double states = heads * problem.key_dim * problem.value_dim * sizeof(float) *
                         ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
-  return (factors + states) / device.memory_bandwidth * 1e6;
+  const double traffic = (factors + states) / device.memory_bandwidth * 1e6;
+  const double work = heads * padded / 32 * std::max(problem.key_dim, 32) / 128 *
+                      (problem.qkv_type == DType::f32 ? 4 : 1);
+  return std::max(traffic, 4.4 * work / std::max(device.multiprocessors, 1));
 }
 
 }  // namespace kda::strategy

@@ -21,7 +21,7 @@ constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid, along x
 constexpr int kMaxElements = 128;
 
 // The cost model.  A warp waits this long for one token's shared memory, sums and shuffles ...
-constexpr double kTokenCycles = 350;
+constexpr double kTokenCycles = 1200;
 // ... and issues this many instructions for it, beside four an element of the state.
 constexpr double kTokenInstructions = 150;
 constexpr double kCyclesPerMicrosecond = 1700;
