@@ -41,12 +41,12 @@ std::vector<Trial> log_decays() {
 // One strong token at each place of a chunk of 64, which is each place of a shorter one too.
 std::vector<Trial> spikes() {
   std::vector<Trial> out;
-  for (int position = 0; position < 64; ++position) {
-    InputSpec spec = pattern(GatePattern::spike, -0.01, position % 2 == 0 ? -500 : -kInf);
-    spec.gate_position = position;
-    out.push_back(
-        trial(all_types(position % 3 == 0 ? "f16" : "bf16") + "gate=log_decay", {200}, spec));
-  }
+  for (const char* type : kTypes)
+    for (int position = 0; position < 64; ++position) {
+      InputSpec spec = pattern(GatePattern::spike, -0.01, position % 2 == 0 ? -500 : -kInf);
+      spec.gate_position = position;
+      out.push_back(trial(all_types(type) + "gate=log_decay", {200}, spec));
+    }
   return out;
 }
 

@@ -16,7 +16,7 @@ std::vector<Trial> one_sequence() {
       out.push_back(trial(all_types(type) + "H=4 HV=4", {T}));
       out.push_back(trial(all_types(type) + "H=4 HV=4 varlen=1", {T}));
     }
-  for (const char* type : {"bf16", "f32"})
+  for (const char* type : kTypes)
     for (const std::int64_t T : {1, 31, 33, 64, 4096})
       out.push_back(trial(all_types(type) + "K=128 V=128", {T}));
   return out;

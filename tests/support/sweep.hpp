@@ -20,12 +20,14 @@ std::vector<Variant> every_strategy();
 
 struct Tally {
   int passed = 0, failed = 0;
-  int refused = 0;  // Code::unsupported: the strategy says that it does not serve the problem
+  int refused =
+      0;  // Code::unsupported, from a strategy or tuning that need not serve every problem
 };
 
 // Makes all plans of a variant together, then runs each trial once on poisoned memory and judges it
-// against the fp64 recurrence.  Prints a line a failure (the first 40) and a line a variant:
-// counts, the largest error against what is allowed, seconds.  Throws where the device is lost.
+// against the fp64 recurrence.  Prints each failure (the first 40) and a line a strategy: counts
+// and the largest error, of what is allowed; at the end seconds (tools/device_check.sh adds the
+// counts up).  Throws where the device is lost.
 Tally sweep(const char* title, const std::vector<Trial>& trials,
             const std::vector<Variant>& variants = every_strategy());
 
