@@ -98,23 +98,24 @@ KDA_DEVICE void copy_values(const Values& tile, const abi::Inputs& in, const Tas
   }
 }
 
-// Part `step % parts` of chunk `step / parts` into its slot of the ring.
+// Part `part` of chunk `at` into its slot of the ring.
+template <int part>
 KDA_DEVICE void load_part(char* ring, const abi::chunk::RecurrenceArgs& args, const Task& task,
-                          int step, bool vectored) {
-  if (step < parts * task.chunks) {
-    char* slot = ring + step % tune.load_stages * slot_bytes;
+                          int at, bool vectored) {
+  if (at < task.chunks) {
+    char* slot = ring + (parts * at + part) % tune.load_stages * slot_bytes;
     const u32 to = ptx::shared_address(slot);
-    const i64 tile = (task.slot + step / parts) * args.in.value_heads + task.head;
-    if (step % parts == 0) {
+    const i64 tile = (task.slot + at) * args.in.value_heads + task.head;
+    if constexpr (part == 0) {
       copy_bytes(to, static_cast<const char*>(args.factors.kd) + tile * Factor::bytes,
                  Factor::bytes);
-      copy_values(Values(slot + Factor::bytes), args.in, task, step / parts, vectored);
-    } else if (step % parts == 1) {
+      copy_values(Values(slot + Factor::bytes), args.in, task, at, vectored);
+    } else if constexpr (part == 1) {
       copy_bytes(to, static_cast<const char*>(args.factors.qd) + tile * Factor::bytes,
                  Factor::bytes);
       copy_bytes(to + Factor::bytes,
                  static_cast<const char*>(args.factors.aq) + tile * Square::bytes, Square::bytes);
-    } else if (step % parts == 2) {
+    } else if constexpr (part == 2) {
       copy_bytes(to, static_cast<const char*>(args.factors.ak) + tile * Writer::bytes,
                  Writer::bytes);
       copy_bytes(to + Factor::bytes, args.factors.decay + tile * Factor::width, Factor::width * 4);
@@ -294,13 +295,25 @@ KDA_DEVICE void write_state(State& state, const Accumulators& r, const Writer& a
   }
 }
 
-// Waits for part `step`, frees the slot of the one before and starts the next load into it.
+// The first `count` parts of the sequence.
+template <int count>
+KDA_DEVICE void load_first(char* ring, const abi::chunk::RecurrenceArgs& args, const Task& task,
+                           bool vectored) {
+  if constexpr (count > 0) {
+    load_first<count - 1>(ring, args, task, vectored);
+    load_part<(count - 1) % parts>(ring, args, task, (count - 1) / parts, vectored);
+  }
+}
+
+// Waits for part `part` of chunk `at`, frees the slot before it and starts the next load into that.
+template <int part>
 KDA_DEVICE char* next_part(char* ring, const abi::chunk::RecurrenceArgs& args, const Task& task,
-                           int step, bool vectored) {
+                           int at, bool vectored) {
+  constexpr int ahead = part + tune.load_stages - 1;
   ptx::cp_async_wait<tune.load_stages - 2>();
   __syncthreads();
-  load_part(ring, args, task, step + tune.load_stages - 1, vectored);
-  return ring + step % tune.load_stages * slot_bytes;
+  load_part<ahead % parts>(ring, args, task, at + ahead / parts, vectored);
+  return ring + (parts * at + part) % tune.load_stages * slot_bytes;
 }
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
@@ -319,10 +332,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
 
   const bool vectored = is_vectored<type>(in.v, values);
   const bool paired = is_paired<type>(args.out.o, values);
-#pragma unroll
-  for (int step = 0; step < tune.load_stages - 1; ++step)
-    load_part(ring, args, task, step, vectored);
-
+  load_first<tune.load_stages - 1>(ring, args, task, vectored);
   State state;
   const i64 state_head = static_cast<i64>(task.n) * in.value_heads + task.head;
   const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16 * tiles;
@@ -339,13 +349,13 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
     if constexpr (tile::Scale<type>::needed) state_scale.choose(largest(state.s));
     tile::Scale<type> r_scale;
 
-    char* slot = next_part(ring, args, task, parts * at, vectored);
+    char* slot = next_part<0>(ring, args, task, at, vectored);
     Accumulators r = {};
     read_state(r, state, Factor(slot), state_scale);
     subtract_from_values(r, Values(slot + Factor::bytes), state_scale.down);
     if constexpr (tile::Scale<type>::needed) r_scale.choose(largest(r));
 
-    slot = next_part(ring, args, task, parts * at + 1, vectored);
+    slot = next_part<1>(ring, args, task, at, vectored);
     Accumulators o = {};
     read_state(o, state, Factor(slot), state_scale);
     if (tile::Scale<type>::needed) scale_by(o, state_scale.down * r_scale.up * writer_scale);
@@ -376,12 +386,12 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
       write_outputs<false>(o, to, args.out.o.token, left, value0, scale, paired);
     }
 
-    slot = next_part(ring, args, task, parts * at + 2, vectored);
+    slot = next_part<2>(ring, args, task, at, vectored);
     decay_state(state, reinterpret_cast<const float*>(slot + Factor::bytes),
                 r_scale.up * writer_scale);
     write_state(state, r, Writer(slot), r_scale);
     if constexpr (parts == 4) {
-      slot = next_part(ring, args, task, parts * at + 3, vectored);
+      slot = next_part<3>(ring, args, task, at, vectored);
       write_state(state, r, Writer(slot), r_scale);
     }
     if (tile::Scale<type>::needed) scale_by(state.s, r_scale.down / writer_scale);
