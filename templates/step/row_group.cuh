@@ -28,10 +28,10 @@ struct Origin {
 
 // Rows row0 .. row0 + 7 of `rows`: raw q and k, and g still raw in `a`.  Rows and channels that do
 // not exist are read where others do, so that all loads are in flight together; settle() clears
-// them.
-template <abi::Shape shape, bool paired>
+// them. paired: channels come two at a time; else one by one, which serves any layout.
+template <abi::Shape shape>
 KDA_DEVICE void load_raw(RowGroup& part, const abi::Inputs& in, const Origin& origin, int row0,
-                         int rows, int c) {
+                         int rows, int c, bool paired) {
   constexpr int keys = shape.key_dim;
   const int c0 = c < keys ? c : 0;
   const int c1 = c + 1 < keys ? c + 1 : 0;
@@ -42,21 +42,12 @@ KDA_DEVICE void load_raw(RowGroup& part, const abi::Inputs& in, const Origin& or
       static_cast<const storage<shape.qkv_type>*>(in.k.data) + origin.k + row * in.k.token;
   const auto* g =
       static_cast<const storage<shape.gate_type>*>(in.g.data) + origin.g + row * in.g.token;
-  const auto take = [&](int r) {
-    if constexpr (paired) {
+  if (paired && row0 + 8 <= rows) {
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
       part.q[r] = load_pair<shape.qkv_type>(q, c0);
       part.k[r] = load_pair<shape.qkv_type>(k, c0);
       part.a[r] = load_pair<shape.gate_type>(g, c0);
-    } else {
-      part.q[r] = make_float2(load<shape.qkv_type>(q, c0), load<shape.qkv_type>(q, c1));
-      part.k[r] = make_float2(load<shape.qkv_type>(k, c0), load<shape.qkv_type>(k, c1));
-      part.a[r] = make_float2(load<shape.gate_type>(g, c0), load<shape.gate_type>(g, c1));
-    }
-  };
-  if (row0 + 8 <= rows) {
-#pragma unroll
-    for (int r = 0; r < 8; ++r) {
-      take(r);
       q += in.q.token;
       k += in.k.token;
       g += in.g.token;
@@ -64,7 +55,9 @@ KDA_DEVICE void load_raw(RowGroup& part, const abi::Inputs& in, const Origin& or
   } else {
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
-      take(r);
+      part.q[r] = make_float2(load<shape.qkv_type>(q, c0), load<shape.qkv_type>(q, c1));
+      part.k[r] = make_float2(load<shape.qkv_type>(k, c0), load<shape.qkv_type>(k, c1));
+      part.a[r] = make_float2(load<shape.gate_type>(g, c0), load<shape.gate_type>(g, c1));
       const bool more = row0 + r + 1 < rows;
       q += more ? in.q.token : 0;
       k += more ? in.k.token : 0;

@@ -247,11 +247,7 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   for (int slab0 = 0; slab0 < Factor::width; slab0 += slab) {
     const int c = slab0 + channel;
     step::RowGroup part;
-    if (paired) {
-      step::load_raw<shape, true>(part, in, origin, group * 8, rows, c);
-    } else {
-      step::load_raw<shape, false>(part, in, origin, group * 8, rows, c);
-    }
+    step::load_raw<shape>(part, in, origin, group * 8, rows, c, paired);
     const float2 bias =
         make_float2(c < keys ? step::gate_bias<shape>(in.dt_bias, head, c) : 0.0F,
                     c + 1 < keys ? step::gate_bias<shape>(in.dt_bias, head, c + 1) : 0.0F);
