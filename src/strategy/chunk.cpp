@@ -93,6 +93,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   const abi::chunk::PrepareTuning prepare{tuning.chunk, tuning.prepare_threads};
   if (Status status = check_prepare("chunk", problem, prepare, device); !status) return status;
   if (Status status = check_tuning(shape, tuning, device); !status) return status;
+  if (Status status = check_blocks("chunk", problem, tuning.shards); !status) return status;
 
   compose::Workspace workspace;
   const FactorSlices slices(problem, tuning.chunk, workspace);

@@ -70,6 +70,18 @@ Status check_prepare(std::string_view name, const Problem& problem, const Prepar
   return {};
 }
 
+Status check_blocks(std::string_view name, const Problem& problem, int shards) {
+  // Factors of at most 2^31, 2^16 and 2^10: no overflow.
+  const std::int64_t blocks =
+      static_cast<std::int64_t>(problem.max_sequences) * problem.value_heads * shards;
+  if (blocks <= std::numeric_limits<std::int32_t>::max()) return {};
+  return {Code::unsupported,
+          fmt::format(
+              "strategy {}: max_sequences={} with HV={} and {} shards of V make {} blocks, more "
+              "than a grid holds; fewer sequences a run do",
+              name, problem.max_sequences, problem.value_heads, shards, blocks)};
+}
+
 compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning,
                              const FactorSlices& slices) {
   const abi::Shape shape = problem::shape_of(problem);

@@ -32,6 +32,10 @@ inline std::int64_t slots_of(std::int64_t tokens, std::int64_t sequences, int ch
 Status check_prepare(std::string_view name, const Problem& problem,
                      const abi::chunk::PrepareTuning& tuning, const device::Device& device);
 
+// ok, or unsupported where a recurrence of so many blocks a (sequence, value head) passes a grid's
+// limit.
+Status check_blocks(std::string_view name, const Problem& problem, int shards);
+
 compose::Stage prepare_stage(const Problem& problem, const abi::chunk::PrepareTuning& tuning,
                              const FactorSlices& slices);
 

@@ -64,6 +64,9 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
                     "are all in flight at once",
                     tuning.load_stages, abi::chunk::factor_parts(shape)));
   }
+  if (Status status = check_blocks("chunk_wgmma", problem, shards_of(problem, tuning)); !status) {
+    return status;
+  }
   const int bytes = abi::chunk_wgmma::recurrence_shared_bytes(shape, tuning);
   if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
     return Status(
