@@ -1,0 +1,266 @@
+// One step of the recurrence's chain in each order that chain.cu compares.
+#pragma once
+
+#include "abi/dtype.h"
+#include "ptx/mbarrier.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/operand.cuh"
+
+namespace kda {
+
+enum class Order { tight, loose, ahead };
+enum class Decay { before, under };
+
+template <int chunk_, Order order_, Decay decay_, int warpgroups_, int early_, bool preload_,
+          int unroll_>
+struct Design {
+  static constexpr Order order = order_;
+  static constexpr Decay decay = decay_;
+  static constexpr int chunk = chunk_;
+  static constexpr int warpgroups = warpgroups_;
+  static constexpr int early = early_;  // k-steps of O before S's update; -1: no O at all
+  // v goes into R's accumulators before the product; else it is added afterwards
+  static constexpr bool preload = preload_;
+  static constexpr int unroll = unroll_;  // even
+};
+
+constexpr abi::DType type = abi::DType::bf16;
+constexpr int keys = 128;
+
+template <class d>
+struct Layout {
+  using Factor = tile::Shared<type, d::chunk, keys>;
+  using Square = tile::Shared<type, d::chunk, d::chunk>;
+  static constexpr int value_row = d::warpgroups * 128 + 16;  // bytes; a unit more: no bank twice
+  static constexpr int kd = 0;
+  static constexpr int qd = kd + Factor::bytes;
+  static constexpr int ak = qd + Factor::bytes;
+  static constexpr int aq = ak + Factor::bytes;
+  static constexpr int v = aq + (Square::bytes < 1024 ? 1024 : Square::bytes);
+  static constexpr int decay = v + d::chunk * value_row;
+  static constexpr int slot = round_up(decay + keys * 4, 1024);
+  static constexpr int o = 2 * slot;
+  static constexpr int bytes = o + d::chunk * value_row + 16;
+};
+
+template <int count>
+KDA_DEVICE void hold(float (&x)[count][4]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(x[i][e])::"memory");
+  }
+}
+
+template <int count>
+KDA_DEVICE void pack(u32 (&a)[count / 2][4], const float (&x)[count][4]) {
+#pragma unroll
+  for (int k = 0; k < count / 2; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = x[2 * k + i / 2] + i % 2 * 2;
+      a[k][i] = element<type>::pack(pair[0], pair[1]);
+    }
+  }
+}
+
+KDA_DEVICE void stmatrix_x4_trans(u32 row, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+template <class d>
+struct Chain {
+  using L = Layout<d>;
+  static constexpr int tiles = d::chunk / 8;
+  static constexpr bool outputs = d::early >= 0;
+  using State = float[keys / 8][4];
+  using Rows = float[tiles][4];  // [V, C]
+  using StateOperand = u32[keys / 16][4];
+  using RowsOperand = u32[d::chunk / 16][4];
+
+  u32 shared;
+
+  KDA_DEVICE u32 slot(int c) const { return shared + (c & 1) * L::slot; }
+
+  // Where this lane's rows of v and o begin: row = token, 16 V columns a warp.
+  KDA_DEVICE u32 lane_row() const {
+    const int lane = threadIdx.x % 32;
+    return (lane % 8 + lane / 16 * 8) * L::value_row +
+           (static_cast<int>(threadIdx.x) / 32 * 16 + lane / 8 % 2 * 8) * 2;
+  }
+
+  KDA_DEVICE void wait_for_slot() const { ptx::mbarrier_wait(shared + L::bytes - 16, 1); }
+
+  KDA_DEVICE void decay(State& s, int c) const {
+    const tile::Lane lane;
+#pragma unroll
+    for (int k = 0; k < keys / 8; ++k) {
+      const float2 x = ptx::ld_shared_f32x2(slot(c) + L::decay + (k * 8 + 2 * lane.t) * 4);
+      s[k][0] *= x.x;
+      s[k][1] *= x.y;
+      s[k][2] *= x.x;
+      s[k][3] *= x.y;
+    }
+  }
+
+  // r = v^T, or r += v^T
+  template <bool add>
+  KDA_DEVICE void values(Rows& r, int c) const {
+    const u32 from = slot(c) + L::v + lane_row();
+#pragma unroll
+    for (int j = 0; j < tiles; j += 2) {
+      u32 x[4];
+      ptx::ldmatrix_x4_trans(x, from + j * 8 * L::value_row);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 pair = element<type>::unpack(x[i]);
+        float* to = &r[j + i / 2][i % 2 * 2];
+        to[0] = add ? to[0] + pair.x : pair.x;
+        to[1] = add ? to[1] + pair.y : pair.y;
+      }
+    }
+  }
+
+  KDA_DEVICE void store(const Rows& o) const {
+    const u32 to = shared + L::o + lane_row();
+#pragma unroll
+    for (int j = 0; j < tiles; j += 2) {
+      stmatrix_x4_trans(to + j * 8 * L::value_row, element<type>::pack(o[j][0], o[j][1]),
+                        element<type>::pack(o[j][2], o[j][3]),
+                        element<type>::pack(o[j + 1][0], o[j + 1][1]),
+                        element<type>::pack(o[j + 1][2], o[j + 1][3]));
+    }
+  }
+
+  // acc (+)= S factor^T over k-steps [first, last)
+  KDA_DEVICE static void read_state(Rows& acc, const StateOperand& a, u32 factor, int first,
+                                    int last, int accumulate) {
+    const ptx::WgmmaTile tile(factor, 128, 0, 1024);
+#pragma unroll
+    for (int k = 0; k < keys / 16; ++k) {
+      if (k < first || k >= last) continue;
+      ptx::wgmma_m64k16<type, d::chunk, 0>::run(
+          &acc[0][0], a[k], tile.at(k / 4 * L::Factor::panel_bytes + k % 4 * 32),
+          accumulate || k > 0);
+    }
+  }
+
+  KDA_DEVICE static void write_state(State& s, const RowsOperand& a, u32 factor) {
+    const ptx::WgmmaTile tile(factor, 128, L::Factor::panel_bytes, 1024);
+#pragma unroll
+    for (int c = 0; c < d::chunk / 16; ++c) {
+      ptx::wgmma_m64k16<type, keys, 1>::run(&s[0][0], a[c], tile.at(c * 16 * 128), 1);
+    }
+  }
+
+  // acc += R square^T
+  KDA_DEVICE static void read_rows(Rows& acc, const RowsOperand& a, u32 square) {
+    const ptx::WgmmaTile tile(square, L::Square::row_bytes, 0, 8 * L::Square::row_bytes);
+#pragma unroll
+    for (int c = 0; c < d::chunk / 16; ++c) {
+      ptx::wgmma_m64k16<type, d::chunk, 0>::run(&acc[0][0], a[c], tile.at(c * 32), 1);
+    }
+  }
+
+  struct Registers {
+    State s;
+    Rows r, o;
+    StateOperand s_operand[2];
+    RowsOperand r_operand[2];
+  };
+
+  // b: the parity of c, known when compiled.
+  template <int b>
+  KDA_DEVICE void tight_or_loose(Registers& x, int c) const {
+    constexpr bool loose = d::order == Order::loose;
+    auto& s = x.s;
+    wait_for_slot();
+    pack(x.s_operand[b], s);
+    if (d::decay == Decay::before) decay(s, c);
+    if (d::preload) values<false>(x.r, c);
+    hold(x.r);
+    ptx::wgmma_fence();
+    read_state(x.r, x.s_operand[b], slot(c) + L::kd, 0, 8, d::preload);
+    ptx::wgmma_commit();
+    if (d::decay != Decay::before) decay(s, c);
+    if constexpr (outputs) {
+      if (loose) {
+        ptx::wgmma_wait<1>();  // O of the step before
+        hold(x.o);
+        store(x.o);
+        hold(x.o);
+        ptx::wgmma_fence();
+      }
+      if (!loose || d::early > 0) {
+        read_state(x.o, x.s_operand[b], slot(c) + L::qd, 0, loose ? d::early : 8, 0);
+        ptx::wgmma_commit();
+      }
+    }
+    ptx::wgmma_wait<(outputs && (!loose || d::early > 0)) ? 1 : 0>();
+    hold(x.r);
+    if (!d::preload) values<true>(x.r, c);
+    pack(x.r_operand[b], x.r);
+    hold(s);
+    ptx::wgmma_fence();
+    write_state(s, x.r_operand[b], slot(c) + L::ak);
+    ptx::wgmma_commit();
+    if constexpr (outputs) {
+      if (loose) read_state(x.o, x.s_operand[b], slot(c) + L::qd, d::early, 8, d::early > 0);
+      read_rows(x.o, x.r_operand[b], slot(c) + L::aq);
+      ptx::wgmma_commit();
+    }
+    ptx::wgmma_wait<outputs ? 1 : 0>();
+    hold(s);
+    if (outputs && !loose) {
+      ptx::wgmma_wait<0>();
+      hold(x.o);
+      store(x.o);
+    }
+  }
+
+  template <int b>
+  KDA_DEVICE void ahead(Registers& x, int c) const {
+    auto& s = x.s;
+    wait_for_slot();
+    // S of this chunk is here and R of this chunk in flight behind it.
+    pack(x.s_operand[b], s);
+    decay(s, c);
+    ptx::wgmma_wait<outputs ? 1 : 0>();
+    hold(x.r);
+    pack(x.r_operand[b], x.r);
+    values<false>(x.r, c + 1);
+    hold(s);
+    hold(x.r);
+    ptx::wgmma_fence();
+    write_state(s, x.r_operand[b], slot(c) + L::ak);
+    ptx::wgmma_commit();
+    read_state(x.r, x.s_operand[b], slot(c + 1) + L::kd, 0, 8, 1);
+    read_rows(x.r, x.r_operand[b], slot(c + 1) + L::aq);
+    ptx::wgmma_commit();
+    if constexpr (outputs) {
+      ptx::wgmma_wait<2>();  // O of the step before
+      hold(x.o);
+      store(x.o);
+      hold(x.o);
+      ptx::wgmma_fence();
+      read_state(x.o, x.s_operand[b], slot(c) + L::qd, 0, 8, 0);
+      read_rows(x.o, x.r_operand[b], slot(c) + L::aq);
+      ptx::wgmma_commit();
+    }
+    ptx::wgmma_wait<outputs ? 2 : 1>();
+    hold(s);
+  }
+
+  template <int b>
+  KDA_DEVICE void step(Registers& x, int c) const {
+    if constexpr (d::order == Order::ahead) {
+      ahead<b>(x, c);
+    } else {
+      tight_or_loose<b>(x, c);
+    }
+  }
+};
+
+}  // namespace kda

@@ -1,0 +1,218 @@
+// What distributed shared memory gives a cluster of blocks that share one head.
+//   occupancy  clusters of 2, 4, 8 and 16 with 200 KB a block that fit the device at once
+//   push       cp.async.bulk shared::cta -> shared::cluster, complete_tx on the receiver's barrier:
+//              latency of one (there and back, halved), and bytes a clock with `depth` in flight
+//              while every block pushes to its partner and takes from it
+//   arrive     a remote mbarrier arrive, there and back, halved
+#include <cooperative_groups.h>
+
+#include "base/types.cuh"
+#include "bench.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mbarrier.cuh"
+
+namespace kda {
+
+namespace cg = cooperative_groups;
+
+// The address of another block's shared memory, in the cluster's window.
+KDA_DEVICE u32 mapa(u32 address, u32 block) {
+  u32 r;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(block));
+  return r;
+}
+
+KDA_DEVICE void push(u32 to, u32 from, u32 bytes, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(to),
+      "r"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+KDA_DEVICE void remote_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+               : "memory");
+}
+
+KDA_DEVICE void arrive_expecting(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+KDA_DEVICE void wait_cluster(u32 barrier, u32 parity) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra done;\n"
+      "bra again;\n"
+      "done:}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+constexpr int max_bytes = 26 * 1024;
+constexpr int max_depth = 4;
+constexpr int shared_bytes = 1024 + (1 + max_depth) * max_bytes;
+
+struct Block {
+  u32 barriers, source, slots;  // slots: max_depth of them
+  u32 rank, partner;            // in the cluster; partners push to each other
+};
+
+KDA_DEVICE Block set_up(char* memory) {
+  const u32 at = ptx::shared_address(memory);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < max_depth; ++i) ptx::mbarrier_init(at + i * 8, 1);
+    ptx::fence_barrier_init();
+  }
+  for (int i = threadIdx.x; i < max_bytes / 4; i += blockDim.x) {
+    reinterpret_cast<u32*>(memory + 1024)[i] = i;
+  }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  const auto cluster = cg::this_cluster();
+  cluster.sync();
+  const u32 rank = cluster.block_rank();
+  return {at, at + 1024, at + 1024 + max_bytes, rank, rank ^ (cluster.num_blocks() / 2)};
+}
+
+// The lower of two partners pushes, and the other pushes back once it has everything.
+template <bool copies>
+__global__ void round_trip(int rounds, int bytes, long long* clocks) {
+  extern __shared__ __align__(1024) char memory[];
+  const Block block = set_up(memory);
+  const bool first = block.rank < block.partner;
+  const u32 their_slot = mapa(block.slots, block.partner);
+  const u32 their_barrier = mapa(block.barriers, block.partner);
+  if (threadIdx.x == 0) {
+    const auto send = [&] {
+      if constexpr (copies) {
+        push(their_slot, block.source, bytes, their_barrier);
+      } else {
+        remote_arrive(their_barrier);
+      }
+    };
+    const long long begin = clock64();
+    for (int i = 0; i < rounds; ++i) {
+      if constexpr (copies) arrive_expecting(block.barriers, bytes);
+      if (first) send();
+      wait_cluster(block.barriers, i & 1);
+      if (!first) send();
+    }
+    clocks[blockIdx.x] = clock64() - begin;
+  }
+  cg::this_cluster().sync();
+}
+
+// Partners push to each other, `depth` copies ahead of what has arrived.
+__global__ void stream(int rounds, int bytes, int depth, long long* clocks) {
+  extern __shared__ __align__(1024) char memory[];
+  const Block block = set_up(memory);
+  if (threadIdx.x == 0) {
+    const auto send = [&](int i) {
+      arrive_expecting(block.barriers + i % depth * 8, bytes);
+      push(mapa(block.slots + i % depth * max_bytes, block.partner), block.source, bytes,
+           mapa(block.barriers + i % depth * 8, block.partner));
+    };
+    const long long begin = clock64();
+    for (int i = 0; i < depth; ++i) send(i);
+    for (int i = 0; i < rounds; ++i) {
+      wait_cluster(block.barriers + i % depth * 8, i / depth & 1);
+      if (i + depth < rounds) send(i + depth);
+    }
+    clocks[blockIdx.x] = clock64() - begin;
+  }
+  cg::this_cluster().sync();
+}
+
+struct Launch {
+  cudaLaunchConfig_t config = {};
+  cudaLaunchAttribute attribute = {};
+
+  Launch(int blocks, int cluster, int bytes) {
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(128);
+    config.dynamicSmemBytes = bytes;
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
+  Launch(const Launch&) = delete;
+};
+
+template <class Kernel>
+void allow(Kernel* kernel, int bytes) {
+  CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+}
+
+int clusters_at_once(int cluster, int bytes) {
+  int count = 0;
+  allow(stream, bytes);
+  Launch launch(cluster, cluster, bytes);
+  CHECK(cudaOccupancyMaxActiveClusters(&count, stream, &launch.config));
+  return count;
+}
+
+template <class... Parameters, class... Args>
+double worst_clocks(void (*kernel)(Parameters...), int blocks, int cluster, long long* clocks,
+                    Args... args) {
+  allow(kernel, shared_bytes);
+  Launch launch(blocks, cluster, shared_bytes);
+  for (int i = 0; i < 2; ++i) {  // the first warms up
+    CHECK(cudaLaunchKernelEx(&launch.config, kernel, static_cast<Parameters>(args)...));
+    CHECK(cudaDeviceSynchronize());
+  }
+  std::vector<long long> took(blocks);
+  CHECK(cudaMemcpy(took.data(), clocks, took.size() * 8, cudaMemcpyDeviceToHost));
+  return static_cast<double>(*std::max_element(took.begin(), took.end()));
+}
+
+}  // namespace kda
+
+int main() {
+  using namespace kda;
+  long long* clocks;
+  CHECK(cudaMalloc(&clocks, 1024 * 8));
+  constexpr int rounds = 1000;
+  for (const int cluster : {1, 2, 4, 8, 16}) {
+    for (const int kilobytes : {100, 200, 220}) {
+      const int count = clusters_at_once(cluster, kilobytes * 1024);
+      bench::Row("occupancy")
+          .add("cluster", cluster)
+          .add("shared_kb", kilobytes)
+          .add("clusters_at_once", count)
+          .add("blocks_at_once", count * cluster)
+          .print();
+    }
+  }
+  for (const int cluster : {2, 4, 8}) {
+    const int all = clusters_at_once(cluster, shared_bytes) * cluster;
+    for (const int blocks : {cluster, all}) {
+      const double arrive =
+          worst_clocks(round_trip<false>, blocks, cluster, clocks, rounds, 0, clocks);
+      bench::Row("arrive")
+          .add("cluster", cluster)
+          .add("blocks", blocks)
+          .add("clk_one_way", arrive / rounds / 2)
+          .print();
+      for (const int bytes : {512, 8 * 1024, 16 * 1024, 26 * 1024}) {
+        const double there =
+            worst_clocks(round_trip<true>, blocks, cluster, clocks, rounds, bytes, clocks);
+        bench::Row row("push");
+        row.add("cluster", cluster)
+            .add("blocks", blocks)
+            .add("bytes", bytes)
+            .add("clk_one_way", there / rounds / 2);
+        for (const int depth : {1, 2, 4}) {
+          const double streamed =
+              worst_clocks(stream, blocks, cluster, clocks, rounds, bytes, depth, clocks);
+          row.add(("bytes_per_clk_depth_" + std::to_string(depth)).c_str(),
+                  1.0 * bytes * rounds / streamed);
+        }
+        row.print();
+      }
+    }
+  }
+}

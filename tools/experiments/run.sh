@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The experiments behind the Hopper kernels' design: builds every one with nvcc and runs it on the
+# GPU, some 40 s in all.  Each prints one JSON object a line; they are kept in
+# ${OUT:-/tmp}/experiments.jsonl and its tables printed last by table.py.  `--build` only builds.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+out=${OUT:-/tmp}
+built=$(mktemp -d)
+
+build() {  # build <program> <source> <options...>
+  local program=$1 source=$2
+  shift 2
+  nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I "$here/../../templates" -I "$here" \
+    "$@" -o "$built/$program" "$here/$source" 2>&1 | grep -v C7517 >&2 || true
+  [[ -x $built/$program ]]
+}
+
+programs=(chain_16 chain_32 chain_64 cluster pipes)
+pids=()
+for chunk in 16 32 64; do
+  build "chain_$chunk" chain.cu -DCHUNK="$chunk" &
+  pids+=($!)
+done
+build cluster cluster.cu &
+pids+=($!)
+build pipes pipes.cu &
+pids+=($!)
+for pid in "${pids[@]}"; do wait "$pid"; done
+echo "built in $SECONDS s" >&2
+[[ ${1:-} == --build ]] && exit 0
+
+: >"$out/experiments.jsonl"
+for program in "${programs[@]}"; do
+  # One that fails or hangs must not cost the others.
+  timeout 30 "$built/$program" >>"$out/experiments.jsonl" || echo "$program: exit $?" >&2
+done
+echo "ran by $SECONDS s; rows in $out/experiments.jsonl" >&2
+python3 "$here/table.py" "$out/experiments.jsonl"
