@@ -72,12 +72,24 @@ struct Problem {
   bool final_state = false;    // runs want it written
 };
 
+// Where a plan's choices may come from.
+enum class Effort : std::int32_t {
+  wisdom_only,  // use recorded measurements or fail with Code::no_wisdom; never guess
+  estimate,     // recorded measurements, else the cost model; never times anything
+  measure,      // what is recorded for just this problem and device, else time the candidates on
+                // the device and record the winner: seconds, and device memory for the inputs
+};
+
 struct Options {
   int device = -1;  // CUDA ordinal; -1 is the current context's device, else 0
   std::string
       target;  // compile for this device instead, present or not: "sm_89", "sm_90a", "h200",
                // ...; such a plan describes itself and refuses to run
-  std::string cache_dir;  // compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache
+  Effort effort = Effort::estimate;
+  double time_limit_seconds = 0;  // of Effort::measure, per problem; 0 is no limit
+  Stream stream = nullptr;        // Effort::measure refuses while this one is being captured
+  std::string cache_dir;          // compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache
+  std::string wisdom_dir;         // measurements; empty: $KDA_WISDOM_DIR, else beside the cache
 
   // For tuning, tests and bug reports: force the choice.  Empty leaves it to the planner.
   std::string strategy;  // "chunk", "recurrent", ...: kda-tune list names them
@@ -116,8 +128,8 @@ struct Forward {
 class Plan {
  public:
   // Chooses, composes, compiles (or finds in the cache) and loads the kernels.  Blocks.
-  // Fails with invalid_argument (options), invalid_problem, unsupported, compile_failed or
-  // device_error.
+  // Fails with invalid_argument (options), invalid_problem, unsupported, no_wisdom, compile_failed
+  // or device_error.
   static Result<Plan> make(const Problem& problem, const Options& options = {});
 
   // The same for several problems; their kernels compile in parallel and equal ones once.

@@ -18,6 +18,7 @@ enum class Code : std::int32_t {
                      // launched
   invalid_problem,   // the Problem contradicts itself (say HV not a multiple of H)
   unsupported,       // consistent, but no strategy covers it on this device
+  no_wisdom,         // Effort::wisdom_only, and no record fits
   compile_failed,    // NVRTC is missing or refused; message() carries its log
   device_error,  // the CUDA driver is missing or refused; message() carries its name for the error
 };

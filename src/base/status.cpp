@@ -12,6 +12,8 @@ const char* name_of(Code code) noexcept {
       return "invalid_problem";
     case Code::unsupported:
       return "unsupported";
+    case Code::no_wisdom:
+      return "no_wisdom";
     case Code::compile_failed:
       return "compile_failed";
     case Code::device_error:

@@ -11,6 +11,7 @@ TEST_CASE("every code has its own name") {
   CHECK(std::string(name_of(Code::invalid_argument)) == "invalid_argument");
   CHECK(std::string(name_of(Code::invalid_problem)) == "invalid_problem");
   CHECK(std::string(name_of(Code::unsupported)) == "unsupported");
+  CHECK(std::string(name_of(Code::no_wisdom)) == "no_wisdom");
   CHECK(std::string(name_of(Code::compile_failed)) == "compile_failed");
   CHECK(std::string(name_of(Code::device_error)) == "device_error");
   CHECK(std::string(name_of(static_cast<Code>(99))) == "unknown");

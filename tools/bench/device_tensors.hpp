@@ -4,11 +4,14 @@
 
 #include <vector>
 
-#include "bench/gpu.hpp"
 #include "kda/kda.hpp"
+#include "measure/gpu.hpp"
 #include "reference/tensors.hpp"
 
 namespace kda::bench {
+
+using measure::Buffer;
+using measure::Gpu;
 
 class DeviceTensors {
  public:

@@ -39,7 +39,7 @@ HostTime host_time(const Gpu& gpu, const Call& call, int sets, double gpu_us, bo
     }
     gpu.synchronize();
   }
-  return {cli::summarize(loop_us), cli::summarize(run_ns)};
+  return {measure::summarize(loop_us), measure::summarize(run_ns)};
 }
 
 }  // namespace kda::bench

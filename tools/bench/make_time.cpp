@@ -5,7 +5,7 @@
 #include <system_error>
 #include <vector>
 
-#include "cli/statistics.hpp"
+#include "measure/statistics.hpp"
 
 namespace kda::bench {
 namespace {
@@ -70,7 +70,7 @@ Result<MakeTime> make_time(const Problem& problem, Options options) {
     if (!plan) return plan.status();
     again.push_back(1e3 * milliseconds_since(start));
   }
-  time.memory_us = cli::summarize(again).median;
+  time.memory_us = measure::summarize(again).median;
   return time;
 }
 

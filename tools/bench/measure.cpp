@@ -59,8 +59,9 @@ std::vector<Measurement> Bench::measure(const Subject& subject) {
     timed.push_back(&m);
   }
   const int sets = tensors_->sets();
-  const GraphSettings settings{.sets = sets, .calls = request_.calls, .repeats = request_.repeats};
-  const std::vector<GpuTime> times = graph_times(gpu_, calls, settings);
+  const measure::GraphSettings settings{
+      .sets = sets, .calls = request_.calls, .repeats = request_.repeats};
+  const std::vector<GpuTime> times = measure::graph_times(gpu_, calls, settings);
   for (std::size_t i = 0; i < timed.size(); ++i) {
     timed[i]->sets = sets;
     timed[i]->gpu = times[i];

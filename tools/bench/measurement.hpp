@@ -4,15 +4,16 @@
 #include <optional>
 #include <string>
 
-#include "bench/gpu_time.hpp"
 #include "bench/host_time.hpp"
 #include "bench/variant.hpp"
 #include "bench/verify.hpp"
 #include "cli/subject.hpp"
+#include "measure/gpu_time.hpp"
 
 namespace kda::bench {
 
 using cli::Subject;
+using measure::GpuTime;
 
 constexpr const char* kRunOnce = "run once, not verified";  // Measurement::skipped of --profile
 

@@ -38,7 +38,7 @@ constexpr Column kColumns[] = {
     {"status", "status"},
 };
 
-Json json_of(const cli::Summary& summary) {
+Json json_of(const measure::Summary& summary) {
   return {{"median", summary.median}, {"iqr", summary.iqr}, {"min", summary.min}, {"n", summary.n}};
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "bench/measure.hpp"
 #include "bench/report.hpp"
@@ -80,9 +81,12 @@ int run(const Request& request) {
     return cli::kOk;
   }
   const std::vector<Subject> subjects = subjects_asked(request);
+  if (const Result<device::Device> there = device::query(request.device); !there) {
+    throw Failure(cli::kNothingRan, "nothing was run: " + there.status().message());
+  }
   const Gpu gpu(request.device);
   const Circumstances circumstances{.machine = cli::machine_of(gpu.device()),
-                                    .copy_bytes_per_second = copy_bandwidth(gpu),
+                                    .copy_bytes_per_second = measure::copy_bandwidth(gpu),
                                     .command = request.command,
                                     .seed = request.seed};
   const Clock clock(request.time_budget);
@@ -113,7 +117,7 @@ int run(const Request& request) {
         const std::string status = rows.back()["status"];
         if (status != "ok") progress.note(title(subject) + ": " + status);
       }
-    } catch (const Failure& failure) {
+    } catch (const std::runtime_error& failure) {  // Failure, or the device's
       progress.note(title(subject) + ": " + failure.what());
       rows.push_back(row_of({.subject = &subject, .skipped = failure.what()}, circumstances));
       ++tally.failed;

@@ -53,13 +53,15 @@ if(NOT KDA_XXHASH_INCLUDE_DIR)
 endif()
 target_include_directories(kda_headers_only SYSTEM INTERFACE "${KDA_XXHASH_INCLUDE_DIR}")
 
+find_package(nlohmann_json 3.11 QUIET)
+if(NOT TARGET nlohmann_json::nlohmann_json)
+  kda_fetch(nlohmann_json https://github.com/nlohmann/json/archive/v3.11.3.tar.gz
+            0d8ef5af7f9794e3263480193c491549b2ba6cc74bb018906202ada498a79406)
+  kda_headers(nlohmann_json::nlohmann_json "${nlohmann_json_SOURCE_DIR}/single_include")
+endif()
+target_link_libraries(kda_headers_only INTERFACE nlohmann_json::nlohmann_json)
+
 if(KDA_BUILD_TOOLS)
-  find_package(nlohmann_json 3.11 QUIET)
-  if(NOT TARGET nlohmann_json::nlohmann_json)
-    kda_fetch(nlohmann_json https://github.com/nlohmann/json/archive/v3.11.3.tar.gz
-              0d8ef5af7f9794e3263480193c491549b2ba6cc74bb018906202ada498a79406)
-    kda_headers(nlohmann_json::nlohmann_json "${nlohmann_json_SOURCE_DIR}/single_include")
-  endif()
   find_package(CLI11 2.1 QUIET)
   if(NOT TARGET CLI11::CLI11)
     kda_fetch(cli11 https://github.com/CLIUtils/CLI11/archive/v2.4.2.tar.gz

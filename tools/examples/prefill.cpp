@@ -9,10 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/gpu.hpp"
 #include "cli/failure.hpp"
 #include "compile/nvrtc.hpp"
 #include "kda/kda.hpp"
+#include "measure/failure.hpp"
+#include "measure/gpu.hpp"
 #include "reference/error.hpp"
 #include "reference/inputs.hpp"
 
@@ -68,14 +69,14 @@ void describe(const Prefill& prefill, const Plan& plan) {
   fmt::print("\n{}\n{}", prefill.name, plan.describe());
 }
 
-bench::Buffer upload(const bench::Gpu& gpu, const void* host, std::size_t bytes) {
-  bench::Buffer buffer(gpu, bytes);
+measure::Buffer upload(const measure::Gpu& gpu, const void* host, std::size_t bytes) {
+  measure::Buffer buffer(gpu, bytes);
   buffer.upload(host, bytes);
   return buffer;
 }
 
 // Runs the plan and says whether o and the final state are within the stated bounds.
-bool run(const bench::Gpu& gpu, const Prefill& prefill, const Plan& plan) {
+bool run(const measure::Gpu& gpu, const Prefill& prefill, const Plan& plan) {
   const Problem& problem = plan.problem();
   const reference::Tensors in =
       reference::make_tensors(problem, prefill.cu_seqlens.back(), prefill.cu_seqlens);
@@ -83,14 +84,14 @@ bool run(const bench::Gpu& gpu, const Prefill& prefill, const Plan& plan) {
   const auto on_device = [&](const auto& host) {
     return upload(gpu, host.data(), host.size() * sizeof host[0]);
   };
-  const bench::Buffer q = on_device(in.q), k = on_device(in.k), v = on_device(in.v),
-                      g = on_device(in.g), beta = on_device(in.beta), A_log = on_device(in.A_log),
-                      dt_bias = on_device(in.dt_bias), state = on_device(in.initial_state),
-                      cu_seqlens = on_device(in.cu_seqlens);
+  const measure::Buffer q = on_device(in.q), k = on_device(in.k), v = on_device(in.v),
+                        g = on_device(in.g), beta = on_device(in.beta), A_log = on_device(in.A_log),
+                        dt_bias = on_device(in.dt_bias), state = on_device(in.initial_state),
+                        cu_seqlens = on_device(in.cu_seqlens);
   reference::Bytes host_o(in.v.size());
   reference::Bytes host_state(std::size_t(in.sequences()) * problem.value_heads * problem.key_dim *
                               problem.value_dim * sizeof(float));
-  const bench::Buffer o(gpu, host_o.size()), final_state(gpu, host_state.size()),
+  const measure::Buffer o(gpu, host_o.size()), final_state(gpu, host_state.size()),
       workspace(gpu, plan.workspace_bytes());
 
   const Forward forward{.tokens = in.tokens,
@@ -135,7 +136,7 @@ int compile_only(const std::string& why) {
 }
 
 int compile_and_run() {
-  const bench::Gpu gpu(-1);
+  const measure::Gpu gpu(-1);
   fmt::print("{}\n", gpu.device().name);
   const std::vector<Plan> plans = make_plans("");
   bool good = true;
@@ -157,4 +158,7 @@ int main() try {
 } catch (const cli::Failure& failure) {
   fmt::print(stderr, "prefill: {}\n", failure.what());
   return failure.code;
+} catch (const measure::Failure& failure) {
+  fmt::print(stderr, "prefill: {}\n", failure.what());
+  return cli::kFailed;
 }

@@ -1,9 +1,9 @@
-#include "cli/statistics.hpp"
+#include "measure/statistics.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-namespace kda::cli {
+namespace kda::measure {
 
 double quantile(std::vector<double> samples, double fraction) {
   std::sort(samples.begin(), samples.end());
@@ -22,4 +22,4 @@ Summary summarize(const std::vector<double>& samples) {
           .min = quantile(samples, 0)};
 }
 
-}  // namespace kda::cli
+}  // namespace kda::measure

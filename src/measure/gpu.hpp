@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "device/device.hpp"
+#include "launch/context.hpp"
 #include "launch/driver.hpp"
 
-namespace kda::bench {
+namespace kda::measure {
 
-// Makes the device's primary context current on this thread.  Throws Failure: kNothingRan where
-// there is no device.
+// Works in the thread's own context where that is the device's, else in its primary one, which
+// stays current on this thread for the Gpu's life.  Throws Failure, as all here, where the device
+// refuses.
 class Gpu {
  public:
   explicit Gpu(int ordinal);
@@ -29,7 +31,7 @@ class Gpu {
  private:
   const launch::Driver* driver_;
   device::Device device_;
-  CUdevice handle_ = 0;
+  launch::ContextScope context_;
   CUstream stream_ = nullptr;
 };
 
@@ -66,4 +68,4 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace kda::bench
+}  // namespace kda::measure

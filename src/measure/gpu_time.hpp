@@ -4,10 +4,10 @@
 #include <functional>
 #include <vector>
 
-#include "bench/gpu.hpp"
-#include "cli/statistics.hpp"
+#include "measure/gpu.hpp"
+#include "measure/statistics.hpp"
 
-namespace kda::bench {
+namespace kda::measure {
 
 // Enqueues the call on the gpu's stream with buffer set number `set`.
 using Call = std::function<void(int set)>;
@@ -20,8 +20,8 @@ struct GraphSettings {
 };
 
 struct GpuTime {
-  int calls = 0;         // in the graph
-  cli::Summary summary;  // microseconds a call, over the replays
+  int calls = 0;    // in the graph
+  Summary summary;  // microseconds a call, over the replays
 };
 
 // Microseconds of one call after a warm-up, to plan with; enqueued without a graph.
@@ -35,4 +35,4 @@ std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& varian
 // Bytes a second of a large device-to-device copy, read and written alike: what "floor" means here.
 double copy_bandwidth(const Gpu& gpu);
 
-}  // namespace kda::bench
+}  // namespace kda::measure

@@ -1,37 +1,31 @@
-#include "bench/gpu.hpp"
+#include "measure/gpu.hpp"
 
 #include <fmt/format.h>
 
-#include "cli/failure.hpp"
+#include "measure/failure.hpp"
 
-namespace kda::bench {
+namespace kda::measure {
 namespace {
 
-using cli::Failure;
-using cli::must;
 using launch::check;
 
-template <class T>
-T device_or_leave(Result<T> result) {
-  if (!result) throw Failure(cli::kNothingRan, "nothing was run: " + result.status().message());
-  return *std::move(result);
+CUdevice handle_of(const launch::Driver& driver, int ordinal) {
+  CUdevice handle = 0;
+  must(check(driver.DeviceGet(&handle, ordinal), "cuDeviceGet"));
+  return handle;
 }
 
 }  // namespace
 
 Gpu::Gpu(int ordinal)
-    : driver_(device_or_leave(launch::driver())), device_(device_or_leave(device::query(ordinal))) {
-  CUcontext context = nullptr;
-  must(check(driver_->DeviceGet(&handle_, device_.ordinal), "cuDeviceGet"));
-  must(check(driver_->DevicePrimaryCtxRetain(&context, handle_), "cuDevicePrimaryCtxRetain"));
-  must(check(driver_->CtxSetCurrent(context), "cuCtxSetCurrent"));
+    : driver_(must(launch::driver())),
+      device_(must(device::query(ordinal))),
+      context_(*driver_, handle_of(*driver_, device_.ordinal)) {
+  must(context_.status());
   must(check(driver_->StreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
 }
 
-Gpu::~Gpu() {
-  driver_->StreamDestroy(stream_);
-  driver_->DevicePrimaryCtxRelease(handle_);
-}
+Gpu::~Gpu() { driver_->StreamDestroy(stream_); }
 
 void Gpu::synchronize() const {
   must(check(driver_->StreamSynchronize(stream_), "cuStreamSynchronize"));
@@ -78,4 +72,4 @@ void Buffer::fill(unsigned char byte) {
   must(check(gpu_->driver().MemsetD8Async(at_, byte, bytes_, gpu_->stream()), "cuMemsetD8Async"));
 }
 
-}  // namespace kda::bench
+}  // namespace kda::measure

@@ -1,16 +1,15 @@
-#include "bench/gpu_time.hpp"
+#include "measure/gpu_time.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
 
-#include "cli/failure.hpp"
+#include "measure/failure.hpp"
 
-namespace kda::bench {
+namespace kda::measure {
 namespace {
 
-using cli::must;
 using launch::check;
 
 constexpr double kSlowCall = 50e3;  // microseconds
@@ -103,7 +102,7 @@ double copy_bandwidth(const Gpu& gpu) {
     gpu.synchronize();
     times.push_back(end.microseconds_since(start));
   }
-  return 2e6 * static_cast<double>(bytes) / cli::summarize(times).median;
+  return 2e6 * static_cast<double>(bytes) / summarize(times).median;
 }
 
 std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& variants,
@@ -146,9 +145,9 @@ std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& varian
   }
   std::vector<GpuTime> results;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
-    results.push_back({graphs[i]->calls(), cli::summarize(times[i])});
+    results.push_back({graphs[i]->calls(), summarize(times[i])});
   }
   return results;
 }
 
-}  // namespace kda::bench
+}  // namespace kda::measure

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace kda::cli {
+namespace kda::measure {
 
 struct Summary {
   std::size_t n = 0;
@@ -22,4 +22,4 @@ double quantile(std::vector<double> samples, double fraction);
 // All zero when there are no samples.
 Summary summarize(const std::vector<double>& samples);
 
-}  // namespace kda::cli
+}  // namespace kda::measure

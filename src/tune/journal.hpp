@@ -1,0 +1,68 @@
+// A search's measurements as they come, flushed one by one: a killed search loses the one it was
+// at.
+//
+// A JSONL file.  Line 1 is {"kda_journal": 1, "problem": "T=... N=...", "lengths": [...],
+// "environment": {...}, "method": ..., "seed": ..., "date": ...}, the others are measurements as
+// to_json(Measurement) writes them, and {"winner": record} ends a finished search.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tune/record.hpp"
+
+namespace kda::tune {
+
+struct JournalHeader {
+  Problem problem;
+  std::vector<std::int64_t> lengths;
+  Environment environment;
+  std::string method;
+  std::uint64_t seed = 1;
+  std::string date;
+};
+
+struct JournalContents {
+  JournalHeader header;
+  std::vector<Measurement> measurements;  // in the order made
+  std::optional<Record> winner;           // of a finished search
+  int damaged_lines = 0;                  // passed over: a last line half written, say
+};
+
+// Fails with invalid_argument where the file is no journal, or of a newer format.
+Result<JournalContents> read_journal(const std::string& path);
+
+class Journal {
+ public:
+  // Starts a new file; with `resume`, goes on with one that is there and whose problem and
+  // environment are the same, and starts anew where they are not.
+  static Result<Journal> open(const std::string& path, const JournalHeader& header, bool resume);
+
+  // Of an earlier run, when resumed.
+  const std::vector<Measurement>& earlier() const { return earlier_; }
+
+  // Each is on its way to the disk when these return.  Trouble with the file is logged once and
+  // never ends a search.
+  void append(const Measurement& measurement);
+  void finish(const Record& winner);
+
+  Journal(Journal&&) noexcept;
+  Journal& operator=(Journal&&) noexcept;
+  ~Journal();
+
+ private:
+  explicit Journal(int fd);
+  void write_line(const std::string& line);
+
+  int fd_ = -1;
+  bool failed_ = false;
+  std::vector<Measurement> earlier_;
+};
+
+// Where the search of a problem keeps its journal under a wisdom directory.
+std::string journal_path(const std::string& wisdom_directory, const JournalHeader& header);
+
+}  // namespace kda::tune

@@ -1,0 +1,49 @@
+// One line of wisdom: for this problem in this environment, this was the best, by this much.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tune/environment.hpp"
+#include "tune/measurement.hpp"
+
+namespace kda::tune {
+
+struct Record {
+  Environment environment;
+  Problem problem;                    // complete; its max_ fields are what was run
+  std::vector<std::int64_t> lengths;  // of the sequences that were run
+
+  Candidate winner;
+  measure::Summary time_us;  // in the finals
+  Needs needs;
+  Candidate fallback;  // the planner's default, timed beside it
+  double fallback_us = 0;
+  std::string decision;  // "12.3% under the default", "within noise of the default, which stays"
+
+  // The best of every strategy that reached a time, the winner's among them: what a forced
+  // strategy gets.
+  std::vector<Measurement> by_strategy;
+
+  // What the search went through.
+  std::string method;                   // "halving"
+  int considered = 0, measured = 0;     // candidates
+  std::map<std::string, int> rejected;  // by Outcome's word, and "constraints", "estimate"
+  double seconds = 0;
+
+  // For people; a change is no reason to measure again.
+  std::string driver, library, date;
+};
+
+// What makes two records answers to the same question: the problem without what no kernel's speed
+// depends on.
+std::string key_of(const Problem& problem);
+
+std::string to_json(const Record& record);
+// Fails with invalid_argument, naming the field, where the line is damaged, of a newer format, or
+// its winner is not one that this library can compose.
+Result<Record> parse_record(std::string_view line);
+
+}  // namespace kda::tune
