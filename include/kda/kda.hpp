@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "kda/state_pool.hpp"
 #include "kda/status.hpp"
 
 struct CUstream_st;  // cudaStream_t and CUstream both point at this; no CUDA header is needed here
@@ -70,6 +71,15 @@ struct Problem {
   StateLayout state_layout = StateLayout::value_first;
   bool initial_state = false;  // runs bring one; otherwise the state starts at zero
   bool final_state = false;    // runs want it written
+
+  // Serving (kda/state_pool.hpp).
+  bool state_pool = false;  // initial_state and final_state are pools, their slots named by index
+  Index slot_index_type = Index::i32;  // of the indices and of num_accepted_tokens
+  bool draft_states =
+      false;  // speculative decoding: keep the state after every token, not the last
+  int checkpoint_tokens = 0;   // keep it after each multiple of so many tokens, >= 64, too; 0: no
+  bool zero_padding = false;   // outputs of padding become zero; otherwise they stay as they are
+  bool mixed_lengths = false;  // varlen: runs pack sequences of a few tokens beside long ones
 };
 
 // Where a plan's choices may come from.
@@ -117,11 +127,12 @@ struct Forward {
   const void* beta = nullptr;        // [T, HV]
   const float* A_log = nullptr;      // [HV]; null: exp(A_log) is 1; not read by Gate::log_decay
   const float* dt_bias = nullptr;    // [HV, K]; null: 0; not read by Gate::log_decay
-  const void* initial_state =
-      nullptr;                  // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous
+  // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous; or a pool of slots of that.
+  const void* initial_state = nullptr;
   void* o = nullptr;            // [T, HV, V], written; tokens past cu_seqlens[N] are not
   void* final_state = nullptr;  // as initial_state, written; may be the same memory
   Strides q_strides, k_strides, v_strides, g_strides, beta_strides, o_strides;
+  StatePool pool;  // only with Problem::state_pool
 };
 
 // Immutable.  Any number of threads may run one plan at once, each with its own workspace.

@@ -63,6 +63,13 @@ std::string prelude(const abi::Shape& shape, const tunable::Values& tuning) {
   a.add("final_state", shape.final_state);
   a.add("varlen", shape.varlen);
   a.add("cu_seqlens_type", shape.cu_seqlens_type);
+  if (shape.state_pool) {
+    a.add("state_pool", shape.state_pool);
+    a.add("slot_index_type", shape.slot_index_type);
+    a.add("draft_states", shape.draft_states);
+    a.add("checkpoints", shape.checkpoints);
+    a.add("zero_padding", shape.zero_padding);
+  }
 
   Initialiser b;
   for (const auto& [name, value] : tuning) b.add(name, value);

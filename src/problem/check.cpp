@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "abi/dtype.h"
+#include "problem/check_pool.hpp"
 
 namespace kda::problem {
 
@@ -197,10 +198,7 @@ Status check_aliases(const Problem& p, const Forward& f) {
   if (f.initial_state != nullptr && f.final_state != nullptr) {
     const auto from = reinterpret_cast<std::uintptr_t>(f.initial_state);
     const auto to = reinterpret_cast<std::uintptr_t>(f.final_state);
-    const std::uint64_t bytes =
-        std::uint64_t{1} * static_cast<unsigned>(f.sequences) *
-        static_cast<unsigned>(p.value_heads) * static_cast<unsigned>(p.key_dim) *
-        static_cast<unsigned>(p.value_dim) * static_cast<unsigned>(bytes_of(p.state_type));
+    const std::uint64_t bytes = state_extent(p, f);
     if (from != to && (from < to ? to - from : from - to) < bytes) {
       return refuse(
           "final_state overlaps initial_state {} bytes in; it must be the same memory or "
@@ -214,8 +212,8 @@ Status check_aliases(const Problem& p, const Forward& f) {
 }  // namespace
 
 Status check(const Problem& problem, const Forward& forward) {
-  for (const auto part :
-       {check_sizes, check_unwanted, check_pointers, check_all_strides, check_aliases}) {
+  for (const auto part : {check_sizes, check_unwanted, check_pointers, check_all_strides,
+                          check_pool, check_aliases}) {
     if (Status status = part(problem, forward); !status) return status;
   }
   return {};

@@ -18,6 +18,8 @@ constexpr int kMaxKeyDim = 256;
 constexpr int kMaxValueDim = 65536;
 // Elements of the largest tensor, so that every byte count (workspaces too) fits 63 bits.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
+// Denser checkpoints would fall inside chunks; draft_states keeps every state.
+constexpr int kFewestCheckpointTokens = 64;
 // Chunks round a sequence's tokens up; the longest any strategy uses.
 constexpr std::int64_t kLongestChunk = 256;
 
@@ -43,6 +45,7 @@ Status check_enums(const Problem& p) {
       check_enum("cu_seqlens_type", p.cu_seqlens_type, 2, "i32, i64"),
       check_enum("gate", p.gate, 3, "log_decay, softplus, bounded"),
       check_enum("state_layout", p.state_layout, 2, "key_first, value_first"),
+      check_enum("slot_index_type", p.slot_index_type, 2, "i32, i64"),
   };
   for (const Status& status : checks) {
     if (!status) return status;
@@ -110,12 +113,45 @@ Status check_formulas(const Problem& p) {
   return {};
 }
 
+// What needs a pool of states, and what it needs of one.
+Status check_serving(const Problem& p) {
+  if (p.mixed_lengths && !p.varlen) {
+    return refuse("mixed_lengths = true, but varlen = false: sequences of a dense run are equal");
+  }
+  if (p.checkpoint_tokens != 0 && p.checkpoint_tokens < kFewestCheckpointTokens) {
+    return refuse("checkpoint_tokens = {}; it must be at least {}, or 0 for no checkpoints",
+                  p.checkpoint_tokens, kFewestCheckpointTokens);
+  }
+  if (!p.state_pool) {
+    const char* field = p.draft_states            ? "draft_states"
+                        : p.checkpoint_tokens > 0 ? "checkpoint_tokens"
+                        : p.zero_padding          ? "zero_padding"
+                                                  : nullptr;
+    if (field == nullptr) return {};
+    return refuse("{} is set, but state_pool = false: slots to keep or to skip need a pool", field);
+  }
+  if (!p.initial_state && !p.final_state) {
+    return refuse("state_pool = true, but neither initial_state nor final_state is");
+  }
+  if (!p.final_state && (p.draft_states || p.checkpoint_tokens > 0)) {
+    return refuse("{} is set, but final_state = false: nothing would be written",
+                  p.draft_states ? "draft_states" : "checkpoint_tokens");
+  }
+  if (p.draft_states && p.checkpoint_tokens > 0) {
+    return refuse(
+        "checkpoint_tokens = {} beside draft_states, which keeps the state after every "
+        "token; set one of them",
+        p.checkpoint_tokens);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Problem> complete(const Problem& problem) {
   Problem p = problem;
   if (p.value_heads == 0) p.value_heads = p.heads;
-  for (const auto check : {check_enums, check_heads, check_sizes, check_formulas}) {
+  for (const auto check : {check_enums, check_heads, check_sizes, check_formulas, check_serving}) {
     if (Status status = check(p); !status) return status;
   }
   if (p.scale == 0) p.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.key_dim)));

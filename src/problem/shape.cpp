@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "problem/problem.hpp"
+
 namespace kda::problem {
 
 namespace {
@@ -18,6 +20,22 @@ abi::DType abi_of(DType type) { return static_cast<abi::DType>(type); }
 
 abi::Tensor tensor_of(const void* data, const Strides& strides) {
   return {data, strides.sequence, strides.token, strides.head};
+}
+
+abi::IndexTable table_of(const IndexTable& table) {
+  return {table.data, table.stride == 0 ? table.columns : table.stride, table.columns};
+}
+
+abi::StatePool pool_of(const Problem& problem, const StatePool& given) {
+  abi::StatePool pool;
+  pool.slots = given.slots;
+  pool.stride = given.stride == 0 ? slot_elements(problem) : given.stride;
+  pool.indices = table_of(given.indices);
+  pool.initial_indices = given.initial_indices;
+  pool.num_accepted_tokens = given.num_accepted_tokens;
+  if (problem.checkpoint_tokens > 0) pool.checkpoints = table_of(given.checkpoints);
+  pool.checkpoint_tokens = problem.checkpoint_tokens;
+  return pool;
 }
 
 void fill(const Problem& problem, const Forward& forward, int heads, int channels,
@@ -52,6 +70,13 @@ abi::Shape shape_of(const Problem& problem) {
   }
   shape.varlen = problem.varlen;
   if (problem.varlen) shape.cu_seqlens_type = static_cast<abi::Index>(problem.cu_seqlens_type);
+  if (problem.state_pool) {
+    shape.state_pool = true;
+    shape.slot_index_type = static_cast<abi::Index>(problem.slot_index_type);
+    shape.draft_states = problem.draft_states;
+    shape.checkpoints = problem.checkpoint_tokens > 0;
+    shape.zero_padding = problem.zero_padding;
+  }
   return shape;
 }
 
@@ -74,8 +99,13 @@ abi::Inputs inputs_of(const Problem& problem, const Forward& forward) {
   return in;
 }
 
-abi::Outputs outputs_of(const Problem&, const Forward& forward) {
-  return {tensor_of(forward.o, forward.o_strides), forward.initial_state, forward.final_state};
+abi::Outputs outputs_of(const Problem& problem, const Forward& forward) {
+  abi::Outputs out;
+  out.o = tensor_of(forward.o, forward.o_strides);
+  out.initial_state = forward.initial_state;
+  out.final_state = forward.final_state;
+  if (problem.state_pool) out.pool = pool_of(problem, forward.pool);
+  return out;
 }
 
 void fill_strides(const Problem& problem, Forward& forward) {

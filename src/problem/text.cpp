@@ -74,12 +74,17 @@ struct Word {
   const char* name;
   std::string (*print)(const Problem&);
   std::string (*parse)(Problem&, std::string_view);
+  bool always;  // printed; else only where it is not the default
 };
 
 template <auto Field>
-constexpr Word word(const char* name) {
+constexpr Word word(const char* name, bool always = true) {
   return {name, [](const Problem& p) { return print(p.*Field); },
-          [](Problem& p, std::string_view text) { return parse_into(p.*Field, text); }};
+          [](Problem& p, std::string_view text) { return parse_into(p.*Field, text); }, always};
+}
+template <auto Field>
+constexpr Word rare(const char* name) {
+  return word<Field>(name, false);
 }
 
 constexpr Word kWords[] = {
@@ -104,6 +109,12 @@ constexpr Word kWords[] = {
     word<&Problem::state_layout>("layout"),
     word<&Problem::initial_state>("h0"),
     word<&Problem::final_state>("ht"),
+    rare<&Problem::state_pool>("pool"),
+    rare<&Problem::slot_index_type>("slots"),
+    rare<&Problem::draft_states>("drafts"),
+    rare<&Problem::checkpoint_tokens>("checkpoint"),
+    rare<&Problem::zero_padding>("zero_padding"),
+    rare<&Problem::mixed_lengths>("mixed"),
 };
 
 std::string known_words() {
@@ -117,6 +128,7 @@ std::string known_words() {
 std::string to_text(const Problem& problem) {
   std::string text;
   for (const Word& each : kWords) {
+    if (!each.always && each.print(problem) == each.print(Problem{})) continue;
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", each.name, each.print(problem));
   }
   return text;

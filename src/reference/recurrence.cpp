@@ -36,6 +36,7 @@ struct Task {
   Outputs* out;
   int sequence, head;
   int first_column, end_column;
+  std::int64_t first_kept;  // of the sequence, in Outputs::kept
 };
 
 // Activations of up to kTokens tokens of one head.
@@ -112,13 +113,18 @@ void run(const Task& task, bool round_outputs) {
 
   // Column blocks, zero beyond V.
   std::vector<Real> state(block_size * blocks, Real(0));
-  const auto each_column = [&](auto&& visit) {
+  const auto columns_of_block = [&](int block, std::size_t matrix, auto&& visit) {
+    const int column = task.first_column + block * kColumns;
     for (int c = 0; c < K; ++c)
-      for (int j = task.first_column; j < task.end_column; ++j) {
-        const int local = j - task.first_column;
-        visit(state[local / kColumns * block_size + c * kColumns + local % kColumns],
-              state_at + static_cast<std::size_t>(c) * V + j);
-      }
+      for (int j = 0; j < std::min(kColumns, task.end_column - column); ++j)
+        visit(state[block * block_size + c * kColumns + j],
+              matrix + static_cast<std::size_t>(c) * V + column + j);
+  };
+  const auto each_column = [&](auto&& visit) {
+    for (int block = 0; block < blocks; ++block) columns_of_block(block, state_at, visit);
+  };
+  const auto stored = [&](Real s) {
+    return round_outputs ? round_to(p.state_type, static_cast<float>(s)) : double(s);
   };
   if (!in.initial_state.empty())
     each_column([&](Real& s, std::size_t at) { s = static_cast<Real>(in.initial_state[at]); });
@@ -141,13 +147,17 @@ void run(const Task& task, bool round_outputs) {
         for (int j = 0; j < width; ++j)
           task.out->o[row + j] =
               round_outputs ? round_to(p.qkv_type, static_cast<float>(o[j])) : double(o[j]);
+        const std::int64_t done = first + t + 1 - in.cu_seqlens[task.sequence];
+        if (in.keep_every > 0 && done % in.keep_every == 0) {
+          const std::int64_t kept = task.first_kept + done / in.keep_every - 1;
+          columns_of_block(block,
+                           static_cast<std::size_t>(kept * HV + task.head) * K * std::size_t(V),
+                           [&](Real s, std::size_t at) { task.out->kept[at] = stored(s); });
+        }
       }
     }
   }
-  each_column([&](Real s, std::size_t at) {
-    task.out->final_state[at] =
-        round_outputs ? round_to(p.state_type, static_cast<float>(s)) : double(s);
-  });
+  each_column([&](Real s, std::size_t at) { task.out->final_state[at] = stored(s); });
 }
 
 void run(const Task& task, Arithmetic arithmetic) {
@@ -171,10 +181,13 @@ std::vector<Task> tasks_of(const Inputs& in, Outputs& out, const std::vector<int
   const int parts = std::clamp(wanted, 1, most);
   const int width = (most + parts - 1) / parts * kColumns;
   std::vector<Task> tasks;
-  for (int sequence = 0; sequence < in.sequences(); ++sequence)
+  std::int64_t kept = 0;
+  for (int sequence = 0; sequence < in.sequences(); ++sequence) {
     for (const int head : heads)
       for (int column = 0; column < V; column += width)
-        tasks.push_back({&in, &out, sequence, head, column, std::min(V, column + width)});
+        tasks.push_back({&in, &out, sequence, head, column, std::min(V, column + width), kept});
+    kept += in.kept_of(sequence);
+  }
   const auto length = [&](const Task& task) {
     return in.cu_seqlens[task.sequence + 1] - in.cu_seqlens[task.sequence];
   };
@@ -194,9 +207,12 @@ Outputs recurrence(const Inputs& inputs, Arithmetic arithmetic, const std::vecto
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Outputs out;
   out.o.assign(inputs.v.size(), nan);
-  out.final_state.assign(static_cast<std::size_t>(inputs.sequences()) * p.value_heads * p.key_dim *
-                             static_cast<std::size_t>(p.value_dim),
-                         nan);
+  const auto state =
+      static_cast<std::size_t>(p.value_heads) * p.key_dim * static_cast<std::size_t>(p.value_dim);
+  out.final_state.assign(inputs.sequences() * state, nan);
+  std::int64_t kept = 0;
+  for (int n = 0; n < inputs.sequences(); ++n) kept += inputs.kept_of(n);
+  out.kept.assign(static_cast<std::size_t>(kept) * state, nan);
   std::vector<int> chosen = heads;
   if (chosen.empty()) {
     chosen.resize(p.value_heads);

@@ -18,6 +18,7 @@ using compose::Launch;
 using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
+  if (problem.state_pool) return {Code::unsupported, "strategy chunk_wgmma: no state pools"};
   if (device.major != 9) {
     return {Code::unsupported,
             fmt::format("strategy chunk_wgmma: {} has compute capability {}.{}; wgmma is 9.0's",

@@ -90,6 +90,7 @@ Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const Geometr
 }
 
 Status applicable(const Problem& problem, const device::Device& device) {
+  if (problem.state_pool) return {Code::unsupported, "strategy recurrent: no state pools"};
   return check_grid(problem, abi::recurrent::geometry_of(problem::shape_of(problem),
                                                          default_tuning(problem, device)));
 }

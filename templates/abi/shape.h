@@ -28,6 +28,12 @@ struct Shape {
 
   bool varlen = false;
   Index cu_seqlens_type = Index::i64;
+
+  bool state_pool = false;  // states are slots of a pool (tensors.h)
+  Index slot_index_type = Index::i32;
+  bool draft_states = false;  // the state after every token is kept
+  bool checkpoints = false;   // and after every multiple of StatePool::checkpoint_tokens
+  bool zero_padding = false;
 };
 
 }  // namespace kda::abi

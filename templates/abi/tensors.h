@@ -29,10 +29,30 @@ struct Inputs {
   float lower_bound = -5.0F;         // Gate::bounded, log units
 };
 
+// [N, columns] slots of a state pool, of Shape::slot_index_type; elements [n * stride + column].
+struct IndexTable {
+  const void* data = nullptr;
+  long long stride = 0;
+  int columns = 0;
+};
+
+// Which slots a run reads and writes, Shape::state_pool only; include/kda/state_pool.hpp says what
+// each means.
+struct StatePool {
+  long long slots = 0;
+  long long stride = 0;  // elements from a slot to the next
+  IndexTable indices;
+  const void* initial_indices = nullptr;      // [N] or null
+  const void* num_accepted_tokens = nullptr;  // [N] or null
+  IndexTable checkpoints;
+  int checkpoint_tokens = 0;
+};
+
 struct Outputs {
   Tensor o;                             // [T, HV, V]; data is written
-  const void* initial_state = nullptr;  // [N, HV, V, K] or [N, HV, K, V]
+  const void* initial_state = nullptr;  // [N, HV, V, K] or [N, HV, K, V], or a pool of slots
   void* final_state = nullptr;          // the same; may alias initial_state
+  StatePool pool;
 };
 
 }  // namespace kda::abi

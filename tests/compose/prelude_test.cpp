@@ -51,6 +51,11 @@ TEST_CASE("every field of the golden prelude holds something other than its defa
   CHECK(shape.initial_state != plain.initial_state);
   CHECK(shape.varlen != plain.varlen);
   CHECK(shape.cu_seqlens_type != plain.cu_seqlens_type);
+  CHECK(shape.state_pool != plain.state_pool);
+  CHECK(shape.slot_index_type != plain.slot_index_type);
+  CHECK(shape.draft_states != plain.draft_states);
+  CHECK(shape.checkpoints != plain.checkpoints);
+  CHECK(shape.zero_padding != plain.zero_padding);
   CHECK(tuning.load_stages == -1);
 }
 
@@ -64,4 +69,6 @@ TEST_CASE("every enumerator is spelled as the templates declare it", "[compose]"
   CHECK_THAT(text({.cu_seqlens_type = abi::Index::i64}),
              test::contains(".cu_seqlens_type = kda::abi::Index::i64"));
   CHECK_THAT(text({}), test::contains("#define KDA_TUNING {}\n"));
+  // Without a pool nothing says so: kernels that know none keep their keys.
+  CHECK(text({}).find("state_pool") == std::string::npos);
 }

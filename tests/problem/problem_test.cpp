@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "support/catch.hpp"
 
@@ -113,4 +114,40 @@ TEST_CASE("sizes whose bytes would overflow are refused", "[problem]") {
              }),
              test::contains("at most"));
   CHECK(problem::complete({.heads = 1, .max_tokens = std::int64_t{1} << 40}));
+}
+
+TEST_CASE("what serving asks for needs a pool that is read or written", "[problem]") {
+  const auto pooled = [](Problem& p) { p.state_pool = p.initial_state = p.final_state = true; };
+  for (const auto& legal_change : std::vector<std::function<void(Problem&)>>{
+           [](Problem&) {},
+           [](Problem& p) { p.draft_states = p.zero_padding = true; },
+           [](Problem& p) { p.checkpoint_tokens = 64; },
+           [](Problem& p) { p.final_state = false; },
+           [](Problem& p) { p.initial_state = false, p.checkpoint_tokens = 100; },
+           [](Problem& p) { p.varlen = p.mixed_lengths = true; },
+       }) {
+    Problem problem = legal();
+    pooled(problem);
+    legal_change(problem);
+    CHECK(problem::complete(problem));
+  }
+  CHECK(refusal([](Problem& p) { p.draft_states = true; }) ==
+        "draft_states is set, but state_pool = false: slots to keep or to skip need a pool");
+  CHECK_THAT(refusal([](Problem& p) { p.checkpoint_tokens = 64; }),
+             test::contains("checkpoint_tokens is set, but state_pool = false"));
+  CHECK_THAT(refusal([](Problem& p) { p.zero_padding = true; }),
+             test::contains("zero_padding is set, but state_pool = false"));
+  CHECK(refusal([](Problem& p) { p.state_pool = true; }) ==
+        "state_pool = true, but neither initial_state nor final_state is");
+  CHECK(refusal([&](Problem& p) { pooled(p), p.draft_states = true, p.final_state = false; }) ==
+        "draft_states is set, but final_state = false: nothing would be written");
+  CHECK(refusal([&](Problem& p) { pooled(p), p.checkpoint_tokens = 63; }) ==
+        "checkpoint_tokens = 63; it must be at least 64, or 0 for no checkpoints");
+  CHECK_THAT(
+      refusal([&](Problem& p) { pooled(p), p.checkpoint_tokens = 64, p.draft_states = true; }),
+      test::contains("checkpoint_tokens = 64 beside draft_states"));
+  CHECK_THAT(refusal([](Problem& p) { p.mixed_lengths = true; }),
+             test::contains("mixed_lengths = true, but varlen = false"));
+  CHECK_THAT(refusal([&](Problem& p) { pooled(p), p.slot_index_type = static_cast<Index>(2); }),
+             test::contains("slot_index_type = 2 is no enumerator"));
 }

@@ -128,3 +128,45 @@ TEST_CASE("a run's tensors reach the kernels' structs", "[problem]") {
   CHECK(out.initial_state == f.initial_state);
   CHECK(out.final_state == f.final_state);
 }
+
+TEST_CASE("a state pool reaches the kernels' structs", "[problem]") {
+  Problem p = completed({.heads = 2,
+                         .key_dim = 64,
+                         .value_dim = 32,
+                         .initial_state = true,
+                         .final_state = true,
+                         .state_pool = true,
+                         .slot_index_type = Index::i64,
+                         .checkpoint_tokens = 128,
+                         .zero_padding = true});
+  const abi::Shape shape = problem::shape_of(p);
+  CHECK(shape.state_pool);
+  CHECK(shape.slot_index_type == abi::Index::i64);
+  CHECK(shape.checkpoints);
+  CHECK(shape.zero_padding);
+  CHECK_FALSE(shape.draft_states);
+
+  std::int64_t memory[4] = {};
+  Forward f{.tokens = 6, .sequences = 2};
+  f.pool = {.slots = 7,
+            .indices = {memory, 3, 0},
+            .initial_indices = memory + 1,
+            .checkpoints = {memory + 2, 5, 9}};
+  abi::StatePool pool = problem::outputs_of(p, f).pool;
+  CHECK(pool.slots == 7);
+  CHECK(pool.stride == 2 * 64 * 32);
+  CHECK(pool.indices.data == memory);
+  CHECK(pool.indices.stride == 3);
+  CHECK(pool.indices.columns == 3);
+  CHECK(pool.initial_indices == memory + 1);
+  CHECK(pool.num_accepted_tokens == nullptr);
+  CHECK(pool.checkpoints.data == memory + 2);
+  CHECK(pool.checkpoints.stride == 9);
+  CHECK(pool.checkpoint_tokens == 128);
+  f.pool.stride = 5000;
+  CHECK(problem::outputs_of(p, f).pool.stride == 5000);
+
+  p.state_pool = false;  // then nothing of it does
+  CHECK(problem::outputs_of(p, f).pool.indices.data == nullptr);
+  CHECK_FALSE(problem::shape_of(p).checkpoints);
+}
