@@ -80,6 +80,8 @@ struct Problem {
   int checkpoint_tokens = 0;   // keep it after each multiple of so many tokens, >= 64, too; 0: no
   bool zero_padding = false;   // outputs of padding become zero; otherwise they stay as they are
   bool mixed_lengths = false;  // varlen: runs pack sequences of a few tokens beside long ones
+
+  bool operator==(const Problem&) const = default;
 };
 
 // Where a plan's choices may come from.
@@ -104,6 +106,8 @@ struct Options {
   // For tuning, tests and bug reports: force the choice.  Empty leaves it to the planner.
   std::string strategy;  // "chunk", "recurrent", ...: kda-tune list names them
   std::string tuning;    // "chunk=32 shards=2": the named tunables are fixed, the rest chosen
+
+  bool operator==(const Options&) const = default;
 };
 
 // Elements between neighbours; the last dimension is always contiguous.  All zero: the contiguous
@@ -140,7 +144,7 @@ class Plan {
  public:
   // Chooses, composes, compiles (or finds in the cache) and loads the kernels.  Blocks.
   // Fails with invalid_argument (options), invalid_problem, unsupported, no_wisdom, compile_failed
-  // or device_error.
+  // or device_error.  The same call again takes microseconds: the last plans' kernels stay loaded.
   static Result<Plan> make(const Problem& problem, const Options& options = {});
 
   // The same for several problems; their kernels compile in parallel and equal ones once.

@@ -78,6 +78,15 @@ std::string get(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+std::string snapshot() {
+  std::string text;
+  for (const Variable& row : variables) {
+    if (const char* value = secure_getenv(row.name)) text += value;
+    text += '\0';
+  }
+  return text;
+}
+
 std::size_t choice(const char* name, std::span<const std::string_view> words,
                    std::size_t fallback) {
   const std::string value = lower(trim(get(name)));

@@ -21,6 +21,9 @@ std::span<const Variable> table();
 // The value; empty when unset, and in set-user-id programs.  name is in table().
 std::string get(const char* name);
 
+// All that this library reads, as one text: a change of any of it changes the text.
+std::string snapshot();
+
 // The position of the value among the words; the fallback when it is unset, or is none of them,
 // which is reported once.
 std::size_t choice(const char* name, std::span<const std::string_view> words, std::size_t fallback);

@@ -25,6 +25,8 @@ struct Device {
 
 // ordinal -1: the current context's device, else device 0.  Fails with device_error.
 Result<Device> query(int ordinal);
+// Which device query() would answer for, without asking what it is like.
+Result<int> ordinal_of(int ordinal);
 
 // "sm_89", "sm_90a", "h200", "h100", "a100", "l40s", "rtx4090", ...: fails with invalid_argument,
 // naming the known ones.

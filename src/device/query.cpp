@@ -27,11 +27,19 @@ int attribute(const launch::Driver& driver, CUdevice device, CUdevice_attribute 
 
 }  // namespace
 
+Result<int> ordinal_of(int ordinal) {
+  const Result<const launch::Driver*> found = launch::driver();
+  if (!found) return found.status();
+  return ordinal < 0 ? ordinal_in_use(**found) : ordinal;
+}
+
 Result<Device> query(int ordinal) {
+  const Result<int> meant = ordinal_of(ordinal);
+  if (!meant) return meant.status();
+  ordinal = *meant;
   const Result<const launch::Driver*> found = launch::driver();
   if (!found) return found.status();
   const launch::Driver& driver = **found;
-  if (ordinal < 0) ordinal = ordinal_in_use(driver);
 
   int count = 0;
   if (Status status = launch::check(driver.DeviceGetCount(&count), "cuDeviceGetCount"); !status) {

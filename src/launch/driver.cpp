@@ -19,6 +19,7 @@ namespace {
 struct State {
   std::atomic<const Driver*> ready{nullptr};  // initialised: the only word the hot path reads
   std::atomic<bool> inherited{false};         // a forked child of a process that used CUDA
+  std::atomic<unsigned> generation{0};
 
   std::mutex mutex;  // guards the rest
   Driver table;
@@ -175,6 +176,9 @@ void replace_driver_for_tests(FindSymbol find) {
   to.failure.reset();
   to.table = {};
   to.replacement = find;
+  ++to.generation;
 }
+
+unsigned driver_generation() noexcept { return state().generation; }
 
 }  // namespace kda::launch

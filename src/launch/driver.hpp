@@ -56,4 +56,7 @@ Status check(CUresult result, const char* what);
 using FindSymbol = void* (*)(const char* name);
 void replace_driver_for_tests(FindSymbol find);
 
+// Another number after each such replacement: what was made by the former driver is no longer good.
+unsigned driver_generation() noexcept;
+
 }  // namespace kda::launch

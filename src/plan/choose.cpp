@@ -90,13 +90,16 @@ const char* name_of(Origin origin) noexcept {
   return origin == Origin::forced ? "forced" : "cost model";
 }
 
+Status check_device(const Options& options) {
+  if (options.device >= -1) return {};
+  return {
+      Code::invalid_argument,
+      fmt::format("device = {}; it is a CUDA ordinal, or -1 for the current one", options.device)};
+}
+
 Result<device::Device> device_of(const Options& options) {
   if (!options.target.empty()) return device::parse(options.target);
-  if (options.device < -1) {
-    return Status(Code::invalid_argument,
-                  fmt::format("device = {}; it is a CUDA ordinal, or -1 for the current one",
-                              options.device));
-  }
+  if (Status status = check_device(options); !status) return status;
   return device::query(options.device);
 }
 

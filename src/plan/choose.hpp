@@ -32,5 +32,7 @@ Result<Choice> choose(const Problem& problem, const device::Device& device, cons
 
 // The device that options ask for, present or only named.
 Result<device::Device> device_of(const Options& options);
+// Whether Options::device can be an ordinal at all.
+Status check_device(const Options& options);
 
 }  // namespace kda::plan

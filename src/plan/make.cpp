@@ -1,8 +1,12 @@
 // Choose, compose, build, freeze.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "base/env.hpp"
 #include "cache/cache.hpp"
+#include "launch/driver.hpp"
+#include "plan/kept.hpp"
 #include "plan/plan.hpp"
 #include "problem/problem.hpp"
 
@@ -10,28 +14,50 @@ namespace kda::plan {
 
 namespace {
 
+constexpr auto kSettled = static_cast<std::size_t>(-1);
+
 // A problem on its way to a plan, or why it will not be one.
 struct Draft {
-  Problem problem;
+  Problem problem;        // complete
+  std::size_t first = 0;  // which of the given problems it is
   std::optional<Choice> choice;
+  std::unique_ptr<const Plan::Impl> plan;
   Status status;
 };
 
-Draft draft_of(const Problem& given, const device::Device& device, const Options& options) {
-  Draft draft;
-  const Result<Problem> complete = problem::complete(given);
-  if (!complete) {
-    draft.status = complete.status();
-    return draft;
+// -1: the device is only named.
+Result<int> ordinal_for(const Options& options) {
+  if (!options.target.empty()) return -1;
+  if (Status status = check_device(options); !status) return status;
+  return device::ordinal_of(options.device);
+}
+
+// Fills in each draft's plan, or its status.
+void build_all(std::vector<Draft>& drafts, const Options& options) {
+  const Result<device::Device> device = device_of(options);
+  if (!device) {
+    for (Draft& draft : drafts) draft.status = device.status();
+    return;
   }
-  draft.problem = *complete;
-  Result<Choice> choice = choose(draft.problem, device, options);
-  if (choice) {
-    draft.choice = *std::move(choice);
-  } else {
+  std::vector<compose::Recipe> recipes;
+  for (Draft& draft : drafts) {
+    Result<Choice> choice = choose(draft.problem, *device, options);
     draft.status = choice.status();
+    if (!choice) continue;
+    draft.choice = *std::move(choice);
+    recipes.push_back(std::move(draft.choice->recipe));
   }
-  return draft;
+  const std::shared_ptr<cache::Cache> cache = cache::shared_cache(options.cache_dir);
+  auto built = program::build_all(std::move(recipes), *device, *cache);
+  auto next = built.begin();
+  for (Draft& draft : drafts) {
+    if (!draft.choice) continue;
+    Result<program::Program>& program = *next++;
+    draft.status = program.status();
+    if (!program) continue;
+    draft.plan = std::make_unique<const Plan::Impl>(
+        Plan::Impl{draft.problem, *device, *std::move(draft.choice), *std::move(program)});
+  }
 }
 
 }  // namespace
@@ -39,39 +65,50 @@ Draft draft_of(const Problem& given, const device::Device& device, const Options
 std::vector<Made> make_all(std::span<const Problem> problems, const Options& options) {
   std::vector<Made> made;
   made.reserve(problems.size());
-  const Result<device::Device> device = device_of(options);
-  if (!device) {
-    // A problem that contradicts itself does so without a device too.
-    for (const Problem& given : problems) {
-      const Result<Problem> complete = problem::complete(given);
-      made.emplace_back(complete ? device.status() : complete.status());
-    }
-    return made;
-  }
+  while (made.size() < problems.size()) made.emplace_back(Status());
+  const Result<int> ordinal = ordinal_for(options);
+  Recall wanted{.options = options,
+                .ordinal = ordinal ? *ordinal : -1,
+                .driver = launch::driver_generation(),
+                .environment = base::env::snapshot()};
+  wanted.options.stream = nullptr;  // how to measure, not what comes of it
+  wanted.options.time_limit_seconds = 0;
 
+  // What was made before, or fails by itself, is settled; of equal problems the first is drafted.
   std::vector<Draft> drafts;
-  std::vector<compose::Recipe> recipes;
-  drafts.reserve(problems.size());
-  for (const Problem& given : problems) {
-    Draft& draft = drafts.emplace_back(draft_of(given, *device, options));
-    if (draft.choice) recipes.push_back(std::move(draft.choice->recipe));
+  std::vector<std::size_t> draft_of(problems.size(), kSettled);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const Result<Problem> complete = problem::complete(problems[i]);
+    if (!complete || !ordinal) {
+      made[i] = complete ? ordinal.status() : complete.status();
+      continue;
+    }
+    wanted.problem = *complete;
+    if (auto plan = recall(wanted)) {
+      made[i] = std::move(plan);
+      continue;
+    }
+    const auto same = std::find_if(drafts.begin(), drafts.end(), [&](const Draft& draft) {
+      return draft.problem == wanted.problem;
+    });
+    draft_of[i] = static_cast<std::size_t>(same - drafts.begin());
+    if (same == drafts.end()) drafts.push_back({.problem = wanted.problem, .first = i});
   }
+  if (drafts.empty()) return made;
 
-  const std::shared_ptr<cache::Cache> cache = cache::shared_cache(options.cache_dir);
-  auto built = program::build_all(std::move(recipes), *device, *cache);
-  auto next = built.begin();
-  for (Draft& draft : drafts) {
-    if (!draft.choice) {
-      made.emplace_back(draft.status);
-      continue;
+  build_all(drafts, options);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (draft_of[i] == kSettled) continue;
+    Draft& draft = drafts[draft_of[i]];
+    if (!draft.status) {
+      made[i] = draft.status;
+    } else if (draft.first == i) {
+      wanted.problem = draft.problem;
+      keep(wanted, *draft.plan);
+      made[i] = std::move(draft.plan);
+    } else {
+      made[i] = copy_of(**made[draft.first]);
     }
-    Result<program::Program>& program = *next++;
-    if (!program) {
-      made.emplace_back(program.status());
-      continue;
-    }
-    made.emplace_back(std::make_unique<const Plan::Impl>(
-        Plan::Impl{draft.problem, *device, *std::move(draft.choice), *std::move(program)}));
   }
   return made;
 }

@@ -1,5 +1,6 @@
 #include "support/fake_driver.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -148,33 +149,61 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** parame
   return fake->launch_result;
 }
 
+// A call by its name: counted, refused where the test wants so, one at a time.
+template <std::size_t N>
+struct Name {
+  constexpr Name(const char (&from)[N]) { std::copy_n(from, N, text); }  // NOLINT
+  char text[N];
+};
+
+template <Name name, auto call>
+struct Guarded;
+template <Name name, class... Args, CUresult (*call)(Args...)>
+struct Guarded<name, call> {
+  static CUresult run(Args... args) {
+    const std::lock_guard lock(fake->mutex);
+    if (++fake->calls == fake->fail_at) return CUDA_ERROR_UNKNOWN;
+    if (fake->refuse_once == name.text) {
+      fake->refuse_once.clear();
+      return CUDA_ERROR_UNKNOWN;
+    }
+    return call(args...);
+  }
+};
+
+template <Name name, auto call>
+std::pair<std::string_view, void*> row() {
+  static constexpr Name kept = name;
+  return {kept.text, reinterpret_cast<void*>(Guarded<name, call>::run)};
+}
+
 void* find(const char* name) {
   if (fake->missing == name) return nullptr;
   static const std::map<std::string_view, void*> calls = {
-      {"cuInit", reinterpret_cast<void*>(init)},
-      {"cuDriverGetVersion", reinterpret_cast<void*>(version)},
+      row<"cuInit", init>(),
+      row<"cuDriverGetVersion", version>(),
       {"cuGetErrorName", reinterpret_cast<void*>(error_name)},
       {"cuGetErrorString", reinterpret_cast<void*>(error_string)},
-      {"cuDeviceGet", reinterpret_cast<void*>(device_get)},
-      {"cuDeviceGetCount", reinterpret_cast<void*>(device_count)},
-      {"cuDeviceGetName", reinterpret_cast<void*>(device_name)},
-      {"cuDeviceGetAttribute", reinterpret_cast<void*>(device_attribute)},
-      {"cuDevicePrimaryCtxGetState", reinterpret_cast<void*>(primary_state)},
-      {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(primary_retain)},
-      {"cuDevicePrimaryCtxRelease_v2", reinterpret_cast<void*>(primary_release)},
-      {"cuCtxGetCurrent", reinterpret_cast<void*>(context_get)},
-      {"cuCtxSetCurrent", reinterpret_cast<void*>(context_set)},
-      {"cuCtxGetDevice", reinterpret_cast<void*>(context_device)},
-      {"cuEventCreate", reinterpret_cast<void*>(event_create)},
-      {"cuEventDestroy_v2", reinterpret_cast<void*>(event_destroy)},
-      {"cuLibraryLoadData", reinterpret_cast<void*>(library_load)},
-      {"cuLibraryUnload", reinterpret_cast<void*>(library_unload)},
-      {"cuLibraryGetKernel", reinterpret_cast<void*>(library_kernel)},
-      {"cuKernelSetAttribute", reinterpret_cast<void*>(kernel_set)},
-      {"cuKernelGetFunction", reinterpret_cast<void*>(kernel_function)},
-      {"cuFuncLoad", reinterpret_cast<void*>(function_load)},
-      {"cuFuncGetAttribute", reinterpret_cast<void*>(function_attribute)},
-      {"cuLaunchKernelEx", reinterpret_cast<void*>(launch)},
+      row<"cuDeviceGet", device_get>(),
+      row<"cuDeviceGetCount", device_count>(),
+      row<"cuDeviceGetName", device_name>(),
+      row<"cuDeviceGetAttribute", device_attribute>(),
+      row<"cuDevicePrimaryCtxGetState", primary_state>(),
+      row<"cuDevicePrimaryCtxRetain", primary_retain>(),
+      row<"cuDevicePrimaryCtxRelease_v2", primary_release>(),
+      row<"cuCtxGetCurrent", context_get>(),
+      row<"cuCtxSetCurrent", context_set>(),
+      row<"cuCtxGetDevice", context_device>(),
+      row<"cuEventCreate", event_create>(),
+      row<"cuEventDestroy_v2", event_destroy>(),
+      row<"cuLibraryLoadData", library_load>(),
+      row<"cuLibraryUnload", library_unload>(),
+      row<"cuLibraryGetKernel", library_kernel>(),
+      row<"cuKernelSetAttribute", kernel_set>(),
+      row<"cuKernelGetFunction", kernel_function>(),
+      row<"cuFuncLoad", function_load>(),
+      row<"cuFuncGetAttribute", function_attribute>(),
+      row<"cuLaunchKernelEx", launch>(),
   };
   const auto row = calls.find(name);
   return row != calls.end() ? row->second : reinterpret_cast<void*>(unsupported);

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -23,10 +24,15 @@ class FakeDriver {
   CUresult init_result = CUDA_SUCCESS;
   CUresult load_result = CUDA_SUCCESS;
   CUresult launch_result = CUDA_SUCCESS;
-  std::string missing;  // this call does not exist
+  std::string missing;      // this call does not exist
+  std::string refuse_once;  // this call fails the next time
+  int fail_at = 0;          // the call that makes `calls` this number fails
+  int calls = 0;
   CUcontext current = nullptr;
   CUdevice current_device = 0;
   std::set<CUcontext> alive = {own_context()};  // a primary one is while somebody retains it
+
+  std::mutex mutex;  // held in every call
 
   // What was asked of it.
   struct Attribute {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "measure/statistics.hpp"
+#include "plan/kept.hpp"
 
 namespace kda::bench {
 namespace {
@@ -43,6 +44,7 @@ Result<MakeTime> make_time(const Problem& problem, Options options) {
   const fs::path cold = scratch.path() / "cold", warm = scratch.path() / "warm";
   MakeTime time;
 
+  plan::forget_all();
   options.cache_dir = cold.string();
   Clock::time_point start = Clock::now();
   {
@@ -55,6 +57,7 @@ Result<MakeTime> make_time(const Problem& problem, Options options) {
   std::error_code error;
   fs::rename(cold, warm, error);
   if (error) return Status(Code::device_error, "cannot rename " + cold.string());
+  plan::forget_all();
   options.cache_dir = warm.string();
   start = Clock::now();
   {
