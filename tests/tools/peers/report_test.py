@@ -1,0 +1,65 @@
+"""Ratios, geomeans and files from rows that a GPU might have given."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import report
+
+
+def row(case, regime, **times):
+    return {
+        "case": case,
+        "regime": regime,
+        "bar_us": 300,
+        "goal_us": 200,
+        "contenders": {name: {"us": us} if us else {"skipped": "why"} for name, us in times.items()},
+    }
+
+
+ROWS = [
+    row("h64", "strong", ours=200.0, fla=1600.0, cudnn_cuda=400.0),
+    row("h64", "weak", ours=200.0, fla=400.0, cudnn_cuda=100.0),
+    row("gva16_64", "strong", ours=100.0, fla=400.0, cudnn_cuda=None),
+]
+DOCUMENT = {
+    "machine": "a GPU",
+    "date": "2026-01-01",
+    "commit": "abc",
+    "truth": "fla",
+    "missing": {"cula": "import cula: ModuleNotFoundError"},
+    "rows": ROWS,
+}
+
+
+class ReportTest(unittest.TestCase):
+    def test_ratio_is_theirs_over_ours(self):
+        self.assertEqual(report.ratio(ROWS[0], "fla"), 8.0)
+        self.assertIsNone(report.ratio(ROWS[2], "cudnn_cuda"))
+        self.assertIsNone(report.ratio(ROWS[2], "unheard_of"))
+
+    def test_summary_a_peer(self):
+        fla, cudnn = report.summary(ROWS)
+        self.assertAlmostEqual(fla["geomean"], 4.0)  # of 8, 2 and 4
+        self.assertAlmostEqual(fla["strong"], 32**0.5)
+        self.assertEqual((fla["least"], fla["least_at"]), (2.0, "h64 weak"))
+        self.assertEqual((cudnn["rows"], cudnn["least"]), (2, 0.5))
+
+    def test_table_names_what_did_not_run(self):
+        text = report.markdown(DOCUMENT)
+        self.assertIn("- cula did not run: import cula: ModuleNotFoundError", text)
+        self.assertIn("- gva16_64 strong, cudnn_cuda: why", text)
+        self.assertIn("| h64 | strong | 200.0 | 300 | 200 | 1600.0 | 8.00 | 400.0 | 2.00 |", text)
+
+    def test_files_after_every_row(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for count in range(len(ROWS) + 1):
+                report.write(pathlib.Path(folder), {**DOCUMENT, "rows": ROWS[:count]})
+                written = json.loads(pathlib.Path(folder, "peers.json").read_text())
+                self.assertEqual(written["rows"], ROWS[:count])
+                self.assertEqual(written["missing"], DOCUMENT["missing"])
+
+
+if __name__ == "__main__":
+    unittest.main()

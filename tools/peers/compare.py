@@ -1,0 +1,190 @@
+"""Times ours and every peer that is here on every case and gate regime, in one process.
+
+    tools/peers/compare.sh                     builds, finds the wheels, runs this
+    tools/peers/compare.sh h64 h16 --regime strong
+    tools/peers/compare.sh --list              who would run, and why the others would not
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import pathlib
+import subprocess
+import sys
+import time
+
+import cases as case_table
+import contenders
+import fla_choices
+import report
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("case", nargs="*", help="names of cases; none: all")
+    parser.add_argument("--kda-bench", default="kda-bench", help="the program that lists the cases")
+    parser.add_argument("--regime", action="append", choices=case_table.REGIMES)
+    parser.add_argument("--only", action="append", help="contenders by name; ours is always one")
+    parser.add_argument("--seconds", type=float, default=220, help="no case starts after these")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."), help="folder")
+    parser.add_argument(
+        "--fla-choices",
+        type=pathlib.Path,
+        default=HERE.parent / "results" / "h200" / "fla_choices.json",
+        help="FLA's autotuning of an earlier run",
+    )
+    parser.add_argument("--tune", action="store_true", help="only FLA's autotuning; saves it in --out")
+    parser.add_argument("--list", action="store_true", help="print the contenders and stop")
+    return parser.parse_args()
+
+
+def list_contenders(only: tuple[str, ...]) -> None:
+    found, missing = contenders.present(only)
+    for contender in found:
+        print(f"{contender.name}: runs")
+    for name, why in missing.items():
+        print(f"{name}: skipped: {why}")
+
+
+def rel_l2(found, truth) -> float:
+    """Over all elements in f32; not a number where either is not finite."""
+    found, truth = found.float(), truth.float()
+    return float(((found - truth).norm() / truth.norm()).item())
+
+
+class Run:
+    """The loop over cases and regimes, and what has come of it."""
+
+    def __init__(self, asked: argparse.Namespace):
+        import torch
+
+        self.torch = torch
+        self.asked = asked
+        self.started = time.monotonic()
+        only = tuple(asked.only) + ("ours",) if asked.only else ()
+        self.found, missing = contenders.present(only)
+        self.fla = next((c for c in self.found if c.name == "fla"), None)
+        commit = subprocess.run(
+            ["git", "-C", str(HERE), "describe", "--always", "--dirty"], capture_output=True, text=True
+        )
+        self.document = {
+            "machine": f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, "
+            + ", ".join(f"{name} {version}" for name, version in fla_choices.versions().items()),
+            "date": datetime.date.today().isoformat(),
+            "commit": commit.stdout.strip() or "unknown",
+            "truth": "FLA's fused_recurrent_kda, token by token in f32" if self.fla else "ours",
+            "missing": missing,
+            "rows": [],
+        }
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    def say(self, text: str) -> None:
+        print(f"[{self.elapsed():6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def tell_who(self) -> None:
+        self.say("running: " + ", ".join(contender.name for contender in self.found))
+        for name, why in self.document["missing"].items():
+            self.say(f"{name} skipped: {why}")
+
+    def case(self, case: case_table.Case) -> None:
+        import inputs
+        import race
+
+        sets = inputs.make(case)
+        for regime in self.asked.regime or case_table.REGIMES:
+            inputs.set_regime(sets, regime)
+            truth = self.fla.recurrence(case, sets[0]) if self.fla else None
+            row = {
+                "case": case.name,
+                "regime": regime,
+                "T": case.tokens,
+                "H": case.heads,
+                "HV": case.value_heads,
+                "N": case.sequences,
+                "sets": len(sets),
+                "floor_us": case.floor_us,
+                "bar_us": case.bar_us,
+                "goal_us": case.goal_us,
+                "contenders": {},
+            }
+            graphs = {}
+            for contender in self.found:
+                found = row["contenders"][contender.name] = {}
+                why = contender.refuses(case)
+                if why:
+                    found["skipped"] = why
+                    continue
+                try:
+                    prepared = contender.prepare(case, sets)
+                    o, state = prepared.call(0)
+                    truth = truth or (o, state)
+                    found["o_rel_l2"] = rel_l2(o, truth[0])
+                    found["state_rel_l2"] = rel_l2(state, truth[1])
+                    del o, state
+                    found["workspace_bytes"] = prepared.workspace_bytes
+                    if prepared.workspace_bytes is None:
+                        found["workspace_bytes"] = race.allocated(prepared.call) - sets[0].output_bytes
+                    if prepared.note:
+                        found["note"] = prepared.note
+                    graphs[contender.name] = race.Graph(prepared.call, len(sets))
+                except Exception as error:  # one contender's failure costs only its own row
+                    found["skipped"] = f"{type(error).__name__}: {str(error).splitlines()[:1]}"
+                    self.say(f"{case.name} {regime}: {contender.name}: {found['skipped']}")
+            for name, times in race.race(graphs).items():
+                row["contenders"][name].update(times)
+            del graphs, truth
+            self.document["rows"].append(row)
+            report.write(self.asked.out, self.document)
+            times = ", ".join(
+                f"{name} {found['us']:.1f}" for name, found in row["contenders"].items() if "us" in found
+            )
+            self.say(f"{case.name} {regime}: {times}")
+        del sets
+        self.torch.cuda.empty_cache()
+
+    def all(self, cases: list[case_table.Case]) -> None:
+        for case in cases:
+            if self.elapsed() > self.asked.seconds:
+                self.say(f"{case.name} and what follows: no time left")
+                break
+            self.case(case)
+
+
+def main() -> int:
+    asked = options()
+    if asked.list:
+        list_contenders(tuple(asked.only or ()))
+        return 0
+    cases = case_table.read(asked.kda_bench)
+    unknown = set(asked.case) - {case.name for case in cases}
+    if unknown:
+        print("no such case: " + ", ".join(sorted(unknown)), file=sys.stderr)
+        return 2
+    cases = [case for case in cases if not asked.case or case.name in asked.case]
+    asked.out.mkdir(parents=True, exist_ok=True)
+    known = fla_choices.install(asked.fla_choices)
+    run = Run(asked)
+    run.tell_who()
+    if run.fla:
+        run.say("compiling FLA's kernels, " + ("as chosen before" if known else "every variant"))
+        for failure in fla_choices.compile_all(cases, seconds=120 if known else 240):
+            run.say("FLA worker: " + failure)
+        fla_choices.tune_quickly()
+    if asked.tune:
+        run.found = [run.fla] if run.fla else []
+    run.all(cases)
+    if run.fla:
+        fla_choices.save(asked.out / "fla_choices.json")
+    for line in report.summary(run.document["rows"]):
+        run.say(f"{line['peer']} over ours: geomean {line['geomean']:.2f}, least {line['least']:.2f} "
+                f"at {line['least_at']}")
+    return 0 if run.document["rows"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

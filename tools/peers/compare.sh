@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Ours beside the peers on this machine's GPU, in one command: builds libkda and kda-bench, makes
+# the wheels of .whl importable, runs compare.py.  Arguments go to compare.py; README.md has more.
+#   BUILD  the build folder (build-peers)     OUT         where peers.json and peers.md go (/tmp)
+#   CMAKE_ARGS  to the configure step         KDA_PEERS_SITE  where the wheels are unpacked
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+build=${BUILD:-build-peers}
+site=${KDA_PEERS_SITE:-/tmp/kda-peers-site}
+
+# shellcheck disable=SC2086
+cmake -S . -B "$build" -D CMAKE_BUILD_TYPE=Release -D BUILD_SHARED_LIBS=ON -D KDA_BUILD_TOOLS=ON \
+  ${CMAKE_ARGS:-} >"$build.log" 2>&1 &&
+  cmake --build "$build" -j "$(nproc)" --target kda kda-bench >>"$build.log" 2>&1 ||
+  { tail -n 30 "$build.log" >&2; exit 1; }
+
+if compgen -G '.whl/*.whl' >/dev/null; then
+  python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade \
+    --target "$site" .whl/*.whl
+fi
+library=$(find "$PWD/$build" -name 'libkda.so' | head -n 1)
+export KDA_LIBRARY=${KDA_LIBRARY:-$library}
+export PYTHONPATH="$PWD/tools/python:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+exec python3 tools/peers/compare.py --kda-bench "$build/tools/kda-bench" --out "${OUT:-/tmp}" "$@"

@@ -1,0 +1,72 @@
+"""GPU time of several contenders: each one's calls in a CUDA graph, the graphs replayed in turn."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Callable
+
+import torch
+
+Call = Callable[[int], object]  # runs once on the given set of inputs, on the current stream
+
+_LEAST_CALLS = 2  # in a graph
+_REPLAYS = 15
+_LEAST_REPLAYS = 5
+_SECONDS = 0.12  # of GPU time a contender, regime and case; rounds shrink towards it
+
+
+class Graph:
+    """`calls` calls that take the sets of inputs in turn."""
+
+    def __init__(self, call: Call, sets: int):
+        self.calls = max(_LEAST_CALLS, sets)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for i in range(2):  # whatever is made at a first call is made here, not while capturing
+                call(i % sets)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            for i in range(self.calls):
+                call(i % sets)
+
+    def microseconds(self) -> float:
+        """One replay, a call."""
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        self.graph.replay()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e3 / self.calls
+
+
+def race(graphs: dict[str, Graph]) -> dict[str, dict]:
+    """Median, quartile distance and least microseconds of a call, by contender."""
+    first = {}
+    for name, graph in graphs.items():
+        graph.microseconds()  # warms up
+        first[name] = graph.microseconds()
+    slowest = max((first[name] * graphs[name].calls for name in graphs), default=1.0) * 1e-6
+    replays = min(_REPLAYS, max(_LEAST_REPLAYS, int(_SECONDS / slowest)))
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for _ in range(replays):
+        for name, graph in graphs.items():
+            times[name].append(graph.microseconds())
+    return {name: summary(values) for name, values in times.items()}
+
+
+def summary(values: list[float]) -> dict:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return {"us": middle, "us_iqr": high - low, "us_least": min(values), "replays": len(values)}
+
+
+def allocated(call: Call) -> int:
+    """Most bytes that PyTorch's allocator held at once for one call, what it returned included."""
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    returned = call(0)
+    torch.cuda.synchronize()
+    del returned
+    return torch.cuda.max_memory_allocated() - before
