@@ -9,6 +9,29 @@ using kda::test::Json;
 namespace test = kda::test;
 namespace fs = std::filesystem;
 
+namespace {
+
+void check_commit(const std::string& commit) {
+  CHECK(commit != "unknown");
+  CHECK(commit.find("-dirty") == std::string::npos);
+}
+
+// What tools/peers/compare.sh wrote: one head for all rows.
+void check_comparison(const Json& document) {
+  for (const char* key : {"machine", "date", "version", "commit", "command", "truth", "missing"}) {
+    INFO(key);
+    REQUIRE(document.contains(key));
+  }
+  check_commit(document["commit"]);
+  REQUIRE_FALSE(document["rows"].empty());
+  for (const Json& row : document["rows"]) {
+    const Json& ours = row["contenders"]["ours"];
+    if (ours.contains("us")) CHECK(test::number(ours["o_rel_l2"]) < 0.05);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("every row of checked-in results names its device, versions, commit and command",
           "[tools]") {
   for (const auto& entry : fs::recursive_directory_iterator(KDA_SOURCE_DIR "/tools/results")) {
@@ -16,6 +39,10 @@ TEST_CASE("every row of checked-in results names its device, versions, commit an
     INFO(entry.path().string());
     std::ifstream file(entry.path());
     const Json rows = Json::parse(file);
+    if (rows.is_object()) {
+      check_comparison(rows);
+      continue;
+    }
     REQUIRE(rows.is_array());
     CHECK_FALSE(rows.empty());
     for (const Json& row : rows) {
@@ -25,9 +52,7 @@ TEST_CASE("every row of checked-in results names its device, versions, commit an
         REQUIRE(row.contains(key));
         CHECK(test::text(row[key]) != "");
       }
-      const std::string commit = row["commit"];
-      CHECK(commit != "unknown");
-      CHECK(commit.find("-dirty") == std::string::npos);
+      check_commit(row["commit"]);
       CHECK(test::text(row["command"]).starts_with("kda-bench "));
       // A time without a verdict would be a number that nobody checked.
       if (row.contains("gpu_us")) CHECK(test::number(row["heads_verified"]) >= 1);

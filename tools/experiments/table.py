@@ -1,4 +1,5 @@
 """Prints the rows of experiments.jsonl as one table a kind: python3 table.py experiments.jsonl"""
+
 import json
 import sys
 

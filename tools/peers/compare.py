@@ -1,18 +1,20 @@
 """Times ours and every peer that is here on every case and gate regime, in one process.
 
-    tools/peers/compare.sh                     builds, finds the wheels, runs this
-    tools/peers/compare.sh h64 h16 --regime strong
-    tools/peers/compare.sh --list              who would run, and why the others would not
+tools/peers/compare.sh                     builds, finds the wheels, runs this
+tools/peers/compare.sh h64 h16 --regime strong
+tools/peers/compare.sh --list              who would run, and why the others would not
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import pathlib
 import subprocess
 import sys
 import time
+from typing import Optional
 
 import cases as case_table
 import contenders
@@ -23,7 +25,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("case", nargs="*", help="names of cases; none: all")
     parser.add_argument("--kda-bench", default="kda-bench", help="the program that lists the cases")
     parser.add_argument("--regime", action="append", choices=case_table.REGIMES)
@@ -33,10 +37,12 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--fla-choices",
         type=pathlib.Path,
-        default=HERE.parent / "results" / "h200" / "fla_choices.json",
+        default=HERE / "fla_choices.json",
         help="FLA's autotuning of an earlier run",
     )
-    parser.add_argument("--tune", action="store_true", help="only FLA's autotuning; saves it in --out")
+    parser.add_argument(
+        "--tune", action="store_true", help="only FLA's autotuning; saves it in --out"
+    )
     parser.add_argument("--list", action="store_true", help="print the contenders and stop")
     return parser.parse_args()
 
@@ -49,10 +55,26 @@ def list_contenders(only: tuple[str, ...]) -> None:
         print(f"{name}: skipped: {why}")
 
 
-def rel_l2(found, truth) -> float:
-    """Over all elements in f32; not a number where either is not finite."""
+def rel_l2(found, truth) -> Optional[float]:
+    """Over all elements in f32; None where it is not finite."""
     found, truth = found.float(), truth.float()
-    return float(((found - truth).norm() / truth.norm()).item())
+    error = float(((found - truth).norm() / truth.norm()).item())
+    return error if math.isfinite(error) else None
+
+
+def judged(prepared: contenders.Prepared, inputs, truth: tuple) -> dict:
+    """Errors against the truth, and the memory of a call."""
+    import race
+
+    o, state = prepared.call(0)
+    found = {"o_rel_l2": rel_l2(o, truth[0]), "state_rel_l2": rel_l2(state, truth[1])}
+    del o, state
+    found["workspace_bytes"] = prepared.workspace_bytes
+    if prepared.workspace_bytes is None:
+        found["workspace_bytes"] = race.allocated(prepared.call) - inputs.output_bytes
+    if prepared.note:
+        found["note"] = prepared.note
+    return found
 
 
 class Run:
@@ -67,14 +89,17 @@ class Run:
         only = tuple(asked.only) + ("ours",) if asked.only else ()
         self.found, missing = contenders.present(only)
         self.fla = next((c for c in self.found if c.name == "fla"), None)
-        commit = subprocess.run(
-            ["git", "-C", str(HERE), "describe", "--always", "--dirty"], capture_output=True, text=True
+        said = subprocess.run(
+            [asked.kda_bench, "--version"], check=True, capture_output=True, text=True
         )
+        version, commit = said.stdout.split()[:2]
         self.document = {
             "machine": f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, "
             + ", ".join(f"{name} {version}" for name, version in fla_choices.versions().items()),
             "date": datetime.date.today().isoformat(),
-            "commit": commit.stdout.strip() or "unknown",
+            "version": version,
+            "commit": commit,
+            "command": " ".join(["compare.sh", *sys.argv[1:]]),
             "truth": "FLA's fused_recurrent_kda, token by token in f32" if self.fla else "ours",
             "missing": missing,
             "rows": [],
@@ -93,59 +118,51 @@ class Run:
 
     def case(self, case: case_table.Case) -> None:
         import inputs
-        import race
 
         sets = inputs.make(case)
         for regime in self.asked.regime or case_table.REGIMES:
             inputs.set_regime(sets, regime)
-            truth = self.fla.recurrence(case, sets[0]) if self.fla else None
-            row = {
-                "case": case.name,
-                "regime": regime,
-                "T": case.tokens,
-                "H": case.heads,
-                "HV": case.value_heads,
-                "N": case.sequences,
-                "sets": len(sets),
-                "floor_us": case.floor_us,
-                "bar_us": case.bar_us,
-                "goal_us": case.goal_us,
-                "contenders": {},
-            }
-            graphs = {}
-            for contender in self.found:
-                found = row["contenders"][contender.name] = {}
-                why = contender.refuses(case)
-                if why:
-                    found["skipped"] = why
-                    continue
-                try:
-                    prepared = contender.prepare(case, sets)
-                    o, state = prepared.call(0)
-                    truth = truth or (o, state)
-                    found["o_rel_l2"] = rel_l2(o, truth[0])
-                    found["state_rel_l2"] = rel_l2(state, truth[1])
-                    del o, state
-                    found["workspace_bytes"] = prepared.workspace_bytes
-                    if prepared.workspace_bytes is None:
-                        found["workspace_bytes"] = race.allocated(prepared.call) - sets[0].output_bytes
-                    if prepared.note:
-                        found["note"] = prepared.note
-                    graphs[contender.name] = race.Graph(prepared.call, len(sets))
-                except Exception as error:  # one contender's failure costs only its own row
-                    found["skipped"] = f"{type(error).__name__}: {str(error).splitlines()[:1]}"
-                    self.say(f"{case.name} {regime}: {contender.name}: {found['skipped']}")
-            for name, times in race.race(graphs).items():
-                row["contenders"][name].update(times)
-            del graphs, truth
-            self.document["rows"].append(row)
+            self.document["rows"].append(self.row(case, regime, sets))
             report.write(self.asked.out, self.document)
-            times = ", ".join(
-                f"{name} {found['us']:.1f}" for name, found in row["contenders"].items() if "us" in found
-            )
-            self.say(f"{case.name} {regime}: {times}")
-        del sets
-        self.torch.cuda.empty_cache()
+            self.torch.cuda.empty_cache()  # a graph's memory is its own and cannot be reused
+
+    def row(self, case: case_table.Case, regime: str, sets: list) -> dict:
+        import race
+
+        truth = self.fla.recurrence(case, sets[0]) if self.fla else None
+        graphs, found = {}, {}
+        for contender in self.found:
+            found[contender.name] = {}
+            why = contender.refuses(case)
+            if why:
+                found[contender.name]["skipped"] = why
+                continue
+            try:
+                prepared = contender.prepare(case, sets)
+                truth = truth or prepared.call(0)
+                found[contender.name].update(judged(prepared, sets[0], truth))
+                graphs[contender.name] = race.Graph(prepared.call, len(sets))
+            except Exception as error:  # one contender's failure costs only its own numbers
+                reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+                found[contender.name]["skipped"] = reason
+                self.say(f"{case.name} {regime}: {contender.name}: {reason}")
+        for name, times in race.race(graphs).items():
+            found[name].update(times)
+        times = ", ".join(f"{name} {its['us']:.1f}" for name, its in found.items() if "us" in its)
+        self.say(f"{case.name} {regime}: {times}")
+        return {
+            "case": case.name,
+            "regime": regime,
+            "T": case.tokens,
+            "H": case.heads,
+            "HV": case.value_heads,
+            "N": case.sequences,
+            "sets": len(sets),
+            "floor_us": case.floor_us,
+            "bar_us": case.bar_us,
+            "goal_us": case.goal_us,
+            "contenders": found,
+        }
 
     def all(self, cases: list[case_table.Case]) -> None:
         for case in cases:
@@ -153,6 +170,8 @@ class Run:
                 self.say(f"{case.name} and what follows: no time left")
                 break
             self.case(case)
+            if self.fla:
+                fla_choices.save(self.asked.out / "fla_choices.json")
 
 
 def main() -> int:
@@ -177,12 +196,13 @@ def main() -> int:
         fla_choices.tune_quickly()
     if asked.tune:
         run.found = [run.fla] if run.fla else []
+        asked.regime = ["strong"]
     run.all(cases)
-    if run.fla:
-        fla_choices.save(asked.out / "fla_choices.json")
     for line in report.summary(run.document["rows"]):
-        run.say(f"{line['peer']} over ours: geomean {line['geomean']:.2f}, least {line['least']:.2f} "
-                f"at {line['least_at']}")
+        run.say(
+            f"{line['peer']} over ours: geomean {line['geomean']:.2f}, least {line['least']:.2f} "
+            f"at {line['least_at']}"
+        )
     return 0 if run.document["rows"] else 1
 
 

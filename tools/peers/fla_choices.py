@@ -1,8 +1,9 @@
 """FLA's autotuned choices, kept from run to run, and its kernels compiled on all cores.
 
 Cold, FLA compiles some eighty variants for each number of heads, one after another: a quarter of an
-hour for the cases here.  Worker processes compile them at once into Triton's cache; the choices that
-the measuring process then makes are saved, and a later run that brings them compiles only those.
+hour for the cases here.  Worker processes compile them at once into Triton's cache; the choices
+that the measuring process then makes are saved, and a later run that brings them compiles only
+those.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def versions() -> dict[str, str]:
 
 
 def install(path: pathlib.Path) -> bool:
-    """Hands FLA the choices in the file if they are those of these versions.  Before fla is imported."""
+    """Hands FLA the file's choices if they are of these versions.  Call it before importing fla."""
     if not path.is_file():
         return False
     saved = json.loads(path.read_text(encoding="utf-8"))
@@ -74,8 +75,8 @@ def tune_quickly() -> None:
     from triton.runtime import driver
     from triton.testing import do_bench
 
-    driver.active.get_benchmarker = lambda: lambda call, quantiles: do_bench(
-        call, warmup=5, rep=20, quantiles=quantiles
+    driver.active.get_benchmarker = lambda: (
+        lambda call, quantiles: do_bench(call, warmup=5, rep=20, quantiles=quantiles)
     )
 
 

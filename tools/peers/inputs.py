@@ -70,7 +70,7 @@ def make(case: Case, seed: int = 1) -> list[Inputs]:
 
 
 def set_regime(inputs: list[Inputs], regime: str, seed: int = 2) -> None:
-    """In place, so that captured graphs see it: strong U(0, 1), weak -8, mixed -8 on odd channels."""
+    """Writes dt_bias: strong U(0, 1), weak -8, mixed -8 on odd channels."""
     dt_bias = inputs[0].dt_bias
     draw = torch.Generator("cuda").manual_seed(seed)
     dt_bias.copy_(torch.rand(dt_bias.shape, device="cuda", generator=draw))

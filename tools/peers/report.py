@@ -128,7 +128,7 @@ def markdown(document: dict) -> str:
 
 
 def write(folder: pathlib.Path, document: dict) -> None:
-    """peers.json, a row a line, and peers.md; each replaced whole, so a run cut short leaves both."""
+    """peers.json, a row a line, and peers.md; both replaced whole."""
     head = {key: value for key, value in document.items() if key != "rows"}
     lines = ",\n".join("  " + json.dumps(row) for row in document["rows"])
     text = json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n' + lines + "\n ]\n}\n"

@@ -12,7 +12,9 @@ KDA_BENCH = os.environ["KDA_BENCH"]
 
 class CasesTest(unittest.TestCase):
     def setUp(self):
-        listed = subprocess.run([KDA_BENCH, "--list", "--json", "-"], capture_output=True, check=True)
+        listed = subprocess.run(
+            [KDA_BENCH, "--list", "--json", "-"], capture_output=True, check=True
+        )
         self.listed = {row["case"]: row for row in json.loads(listed.stdout)}
         self.read = cases.read(KDA_BENCH)
 

@@ -26,8 +26,9 @@ class ContendersTest(unittest.TestCase):
             "contenders.first": mock.Mock(CONTENDERS=(Broken("gone"),)),
             "contenders.second": mock.Mock(CONTENDERS=(Here,)),
         }
-        with mock.patch.object(contenders, "MODULES", ("first", "second")), mock.patch.object(
-            contenders.importlib, "import_module", modules.__getitem__
+        with (
+            mock.patch.object(contenders, "MODULES", ("first", "second")),
+            mock.patch.object(contenders.importlib, "import_module", modules.__getitem__),
         ):
             found, missing = contenders.present()
         self.assertEqual([contender.name for contender in found], ["here"])
@@ -37,7 +38,9 @@ class ContendersTest(unittest.TestCase):
         with mock.patch.object(
             contenders.importlib, "import_module", side_effect=RuntimeError("no driver")
         ):
-            with self.assertRaisesRegex(contenders.Missing, "import peer: RuntimeError: no driver; hint"):
+            with self.assertRaisesRegex(
+                contenders.Missing, "import peer: RuntimeError: no driver; hint"
+            ):
                 contenders.imported("peer", "hint")
 
     def test_every_module_of_this_tree_loads_without_its_peer(self):
@@ -46,7 +49,15 @@ class ContendersTest(unittest.TestCase):
         self.assertEqual(
             names and sorted(names),
             sorted(
-                ["ours", "fla", "cudnn_cuda", "cudnn_cuda_f32", "cudnn_cutedsl", "flash_kda", "cula"]
+                [
+                    "ours",
+                    "fla",
+                    "cudnn_cuda",
+                    "cudnn_cuda_f32",
+                    "cudnn_cutedsl",
+                    "flash_kda",
+                    "cula",
+                ]
             ),
         )
         for name, why in missing.items():

@@ -14,7 +14,9 @@ def row(case, regime, **times):
         "regime": regime,
         "bar_us": 300,
         "goal_us": 200,
-        "contenders": {name: {"us": us} if us else {"skipped": "why"} for name, us in times.items()},
+        "contenders": {
+            name: {"us": us} if us else {"skipped": "why"} for name, us in times.items()
+        },
     }
 
 

@@ -48,9 +48,7 @@ class Fla:
 
     def prepare(self, case, sets) -> Prepared:
         arguments = [self._arguments(case, x) for x in sets]
-        return Prepared(
-            lambda i: self._run(self._ops.chunk_kda, safe_gate=True, **arguments[i])
-        )
+        return Prepared(lambda i: self._run(self._ops.chunk_kda, safe_gate=True, **arguments[i]))
 
     def recurrence(self, case, x) -> tuple:
         """Token by token in f32: what errors are measured against."""

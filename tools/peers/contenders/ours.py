@@ -36,8 +36,6 @@ class Ours:
             o = torch.empty_like(x.v)
             state = torch.empty_like(x.initial_state)
             plan.run(
-                tokens=case.tokens,
-                sequences=case.sequences,
                 cu_seqlens=x.cu_seqlens if case.varlen else None,
                 q=x.q,
                 k=x.k,
@@ -50,7 +48,6 @@ class Ours:
                 o=o,
                 final_state=state,
                 workspace=workspace,
-                stream=torch.cuda.current_stream().cuda_stream,
             )
             return o, state
 
