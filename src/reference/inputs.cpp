@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "reference/activation.hpp"
 #include "reference/dtype.hpp"
@@ -20,18 +21,37 @@ constexpr const char* kGateNames[] = {"strong",   "weak",       "mixed",       "
 constexpr const char* kKeyNames[] = {"random",   "identical", "correlated",  "alternating",
                                      "rank_two", "zero",      "unnormalised"};
 
+// How many rows, and how many of them before they repeat.
+struct Rows {
+  std::int64_t all, distinct;
+};
+
+Rows rows_a_token(std::int64_t tokens, std::int64_t heads, const InputSpec& spec) {
+  const std::int64_t distinct = spec.period > 0 ? std::min(tokens, spec.period) : tokens;
+  return {tokens * heads, distinct * heads};
+}
+
 // [rows, columns] of `type`; fill(row, values) writes one row of floats.
 template <class Fill>
-Bytes rows_of(DType type, std::int64_t rows, std::int64_t columns, const Fill& fill) {
-  Bytes out(static_cast<std::size_t>(rows * columns) * bytes_of(type));
+Bytes rows_of(DType type, Rows rows, std::int64_t columns, const Fill& fill) {
+  const std::size_t row_bytes = static_cast<std::size_t>(columns) * bytes_of(type);
+  Bytes out(static_cast<std::size_t>(rows.all) * row_bytes);
   constexpr std::int64_t kBlock = 256;
-  parallel_for((rows + kBlock - 1) / kBlock, [&](std::int64_t block) {
+  parallel_for((rows.distinct + kBlock - 1) / kBlock, [&](std::int64_t block) {
     std::vector<float> values(static_cast<std::size_t>(columns));
-    for (std::int64_t row = block * kBlock; row < std::min(rows, (block + 1) * kBlock); ++row) {
+    const std::int64_t end = std::min(rows.distinct, (block + 1) * kBlock);
+    for (std::int64_t row = block * kBlock; row < end; ++row) {
       fill(row, values.data());
       for (std::int64_t c = 0; c < columns; ++c)
         store(type, out.data(), static_cast<std::size_t>(row * columns + c), values[c]);
     }
+  });
+  if (rows.distinct == 0) return out;
+  parallel_for((rows.all - 1) / rows.distinct, [&](std::int64_t copy) {
+    const std::int64_t first = (copy + 1) * rows.distinct;
+    const std::int64_t count = std::min(rows.distinct, rows.all - first);
+    std::memcpy(out.data() + static_cast<std::size_t>(first) * row_bytes, out.data(),
+                static_cast<std::size_t>(count) * row_bytes);
   });
   return out;
 }
@@ -53,7 +73,8 @@ double norm_of(const float* row, int columns) {
 
 Bytes make_q(const Problem& p, std::int64_t tokens, const InputSpec& spec) {
   const Random random(spec.seed, kQ);
-  return rows_of(p.qkv_type, tokens * p.heads, p.key_dim, [&](std::int64_t row, float* out) {
+  const Rows rows = rows_a_token(tokens, p.heads, spec);
+  return rows_of(p.qkv_type, rows, p.key_dim, [&](std::int64_t row, float* out) {
     normal_row(random, row, p.key_dim, out);
     if (!p.l2norm_qk) scale_row(out, p.key_dim, 1 / norm_of(out, p.key_dim));
   });
@@ -165,7 +186,7 @@ double raw_beta(const Problem& p, double beta) {
 Bytes make_beta(const Problem& p, std::int64_t tokens, const InputSpec& spec) {
   const Random random(spec.seed, kBeta);
   const int HV = p.value_heads;
-  return rows_of(p.beta_type, tokens, HV, [&](std::int64_t row, float* out) {
+  return rows_of(p.beta_type, rows_a_token(tokens, 1, spec), HV, [&](std::int64_t row, float* out) {
     if (p.beta_is_logit) normal_row(random, row, HV, out);
     for (int h = 0; h < HV; ++h) {
       if (spec.beta)
@@ -176,8 +197,7 @@ Bytes make_beta(const Problem& p, std::int64_t tokens, const InputSpec& spec) {
   });
 }
 
-Bytes make_normal(DType type, std::int64_t rows, std::int64_t columns, double scale,
-                  const Random& random) {
+Bytes make_normal(DType type, Rows rows, std::int64_t columns, double scale, const Random& random) {
   return rows_of(type, rows, columns, [&](std::int64_t row, float* out) {
     normal_row(random, row, columns, out);
     for (std::int64_t c = 0; c < columns; ++c) out[c] = static_cast<float>(scale * out[c]);
@@ -199,6 +219,7 @@ std::string to_text(const InputSpec& spec) {
   if (spec.A_log_value) text += fmt::format(" A_log={:g}", *spec.A_log_value);
   if (spec.v_scale != 1) text += fmt::format(" v_scale={:g}", spec.v_scale);
   if (spec.state_scale != 1) text += fmt::format(" state_scale={:g}", spec.state_scale);
+  if (spec.period > 0) text += fmt::format(" period={}", spec.period);
   return text + fmt::format(" seed={}", spec.seed);
 }
 
@@ -218,15 +239,17 @@ Tensors make_tensors(const Problem& p, std::int64_t tokens,
   t.cu_seqlens = cu_seqlens;
   make_gate_parameters(t, spec);
   t.q = make_q(p, tokens, spec);
-  t.k = rows_of(p.qkv_type, tokens * p.heads, p.key_dim,
+  const Rows value_rows = rows_a_token(tokens, HV, spec);
+  t.k = rows_of(p.qkv_type, rows_a_token(tokens, p.heads, spec), p.key_dim,
                 [&](std::int64_t row, float* out) { key_row(p, spec, row, out); });
-  t.v = make_normal(p.qkv_type, tokens * HV, p.value_dim, spec.v_scale, Random(spec.seed, kV));
-  t.g = rows_of(p.gate_type, tokens * HV, p.key_dim,
+  t.v = make_normal(p.qkv_type, value_rows, p.value_dim, spec.v_scale, Random(spec.seed, kV));
+  t.g = rows_of(p.gate_type, value_rows, p.key_dim,
                 [&](std::int64_t row, float* out) { gate_row(t, spec, row, out); });
   t.beta = make_beta(p, tokens, spec);
   if (p.initial_state)
-    t.initial_state = make_normal(p.state_type, N * HV, std::int64_t{p.key_dim} * p.value_dim,
-                                  spec.state_scale, Random(spec.seed, kState));
+    t.initial_state =
+        make_normal(p.state_type, {N * HV, N * HV}, std::int64_t{p.key_dim} * p.value_dim,
+                    spec.state_scale, Random(spec.seed, kState));
   return t;
 }
 

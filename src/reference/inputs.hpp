@@ -46,6 +46,7 @@ struct InputSpec {
   std::optional<double> A_log_value;  // none: ~ U(0, 1)
   double v_scale = 1, state_scale = 1;
   std::uint64_t seed = 1;
+  std::int64_t period = 0;  // tokens after which q, k, v, g and beta repeat; 0: never
 };
 
 // "gate=constant(-5) keys=random beta=0.5 ..."; only what differs from the default.

@@ -47,6 +47,27 @@ TEST_CASE("the gate regimes are those of peers.md, whatever the gate") {
   CHECK(mean(GatePattern::mixed, 1, 2) > -0.01);
 }
 
+TEST_CASE("inputs repeat after their period, and their first tokens are those without one") {
+  const Problem p = small_problem(2, 4, 16, 8, DType::bf16);
+  InputSpec spec;
+  const Tensors whole = make_tensors(p, 7, 1, spec);
+  spec.period = 7;
+  const Tensors again = make_tensors(p, 17, 1, spec);
+  const auto repeats = [](const Bytes& one, const Bytes& many) {
+    REQUIRE(many.size() == one.size() / 7 * 17);
+    for (std::size_t i = 0; i < many.size(); ++i) {
+      if (many[i] != one[i % one.size()]) return false;
+    }
+    return true;
+  };
+  CHECK(repeats(whole.q, again.q));
+  CHECK(repeats(whole.k, again.k));
+  CHECK(repeats(whole.v, again.v));
+  CHECK(repeats(whole.g, again.g));
+  CHECK(repeats(whole.beta, again.beta));
+  CHECK(whole.initial_state == again.initial_state);
+}
+
 TEST_CASE("patterns put their values where they say") {
   Problem p = small_problem(1, 1, 4, 4, DType::bf16);
   p.gate = Gate::log_decay;

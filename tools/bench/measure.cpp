@@ -9,6 +9,7 @@ namespace kda::bench {
 namespace {
 
 constexpr std::int64_t kLongTokens = 32768;  // over this, one head is verified
+constexpr std::int64_t kPeriod = 32749;      // a prime: no chunk sees the same tokens again soon
 constexpr unsigned char kPoison = 0xff;      // a plan may not count on its workspace's contents
 
 }  // namespace
@@ -36,6 +37,7 @@ void Bench::enter(const std::string& regime) {
   reference::InputSpec spec;
   spec.gate = *reference::gate_regime(regime);
   spec.seed = request_.seed;
+  spec.period = kPeriod;
   const Problem& problem = subject_.problem;
   if (tensors_ && !host_.dt_bias.empty()) {
     Problem parameters = problem;

@@ -38,6 +38,21 @@ constexpr Column kColumns[] = {
     {"status", "status"},
 };
 
+constexpr Column kLinearColumns[] = {
+    {"problem", "problem"},
+    {"regime", "gate"},
+    {"strategy", "strategy"},
+    {"tuning", "tuning"},
+    {"gpu_us.median", "GPU us", 1},
+    {"ns_per_token", "ns/token", 2},
+    {"times_floor", "x floor", 2},
+    {"workspace_bytes", "workspace"},
+    {"workspace_bytes_per_token", "B/token", 1},
+    {"o_rel_l2", "err o", 5},
+    {"state_rel_l2", "err S", 5},
+    {"status", "status"},
+};
+
 Json json_of(const measure::Summary& summary) {
   return {{"median", summary.median}, {"iqr", summary.iqr}, {"min", summary.min}, {"n", summary.n}};
 }
@@ -77,7 +92,12 @@ void add_variant(Json& row, const Variant& variant) {
     row["shared_kb"] = shared;
     row["kernels"] = kernels;
   }
-  if (variant.plan) row["workspace_bytes"] = variant.plan->workspace_bytes();
+  if (variant.plan) {
+    const std::size_t bytes = variant.plan->workspace_bytes();
+    row["workspace_bytes"] = bytes;
+    row["workspace_bytes_per_token"] =
+        static_cast<double>(bytes) / static_cast<double>(variant.plan->problem().max_tokens);
+  }
   if (variant.make_time) {
     row["make"] = {{"cold_ms", variant.make_time->cold_ms},
                    {"disk_ms", variant.make_time->disk_ms},
@@ -90,6 +110,7 @@ void add_gpu_time(Json& row, const GpuTime& gpu, const Subject& subject,
   const double median = gpu.summary.median;
   row["gpu_us"] = json_of(gpu.summary);
   row["calls_a_graph"] = gpu.calls;
+  row["ns_per_token"] = 1e3 * median / static_cast<double>(subject.problem.max_tokens);
   row["gb_per_s"] = cli::floor_bytes(subject.problem) / median / 1e3;
   row["times_floor"] =
       median / (1e6 * cli::floor_bytes(subject.problem) / circumstances.copy_bytes_per_second);
@@ -148,7 +169,10 @@ Json row_of(const Measurement& m, const Circumstances& circumstances) {
   return row;
 }
 
-std::span<const Column> columns() { return kColumns; }
+std::span<const Column> columns(const Request& request) {
+  if (request.suite == kLinear) return kLinearColumns;
+  return kColumns;
+}
 
 void print(const Json& rows, std::span<const Column> columns, const Request& request) {
   const auto write = [&](const std::string& path, cli::Format format) {

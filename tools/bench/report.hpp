@@ -22,7 +22,7 @@ struct Circumstances {
 cli::Json row_of(const Measurement& measurement, const Circumstances& circumstances);
 
 // The columns of tables for people; rows carry more.
-std::span<const cli::Column> columns();
+std::span<const cli::Column> columns(const Request& request);
 
 // Writes the rows wherever the request asks: by default a table on stdout.
 void print(const cli::Json& rows, std::span<const cli::Column> columns, const Request& request);

@@ -24,6 +24,7 @@ constexpr const char* kExamples =
     "  kda-bench h64 h16                              two cases, strong gate\n"
     "  kda-bench h64 --gate-regime strong,weak,mixed  one case, three regimes\n"
     "  kda-bench --suite prefill --json h200.json     every case in every regime\n"
+    "  kda-bench --suite linear                       whether time and memory grow as T does\n"
     "  kda-bench \"T=8192 H=64 gate_regime=weak\"       a problem in words\n"
     "  kda-bench \"H=12 seqlens=1300,547,2048 K=64\"    packed sequences of these lengths\n"
     "  kda-bench \"h64 g=f32\" --strategy chunk --strategy recurrent\n"
@@ -47,8 +48,9 @@ std::string words_help() {
 void add_what(CLI::App& app, Request& request) {
   app.add_option("problem", request.problems, "case names, or problems in words")
       ->type_name("CASE|WORDS");
-  app.add_option("--suite", request.suite, "all cases in the three gate regimes")
-      ->check(CLI::IsMember({"prefill"}));
+  app.add_option("--suite", request.suite,
+                 "prefill: all cases in the three gate regimes; linear: T from 8192 to 1048576")
+      ->check(CLI::IsMember({"prefill", kLinear}));
   app.add_option("--gate-regime", request.regimes, "gate regimes of the named problems")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -108,6 +110,7 @@ int main_of_bench(int argc, const char* const* argv, std::FILE* out, std::FILE* 
       request.heads = 1;
       request.compile_times = false;
     }
+    if (request.suite == kLinear) request.compile_times = false;  // kernels do not depend on T
     return run(request);
   });
 }

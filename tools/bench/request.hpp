@@ -8,10 +8,12 @@
 
 namespace kda::bench {
 
+constexpr const char* kLinear = "linear";
+
 struct Request {
   std::vector<std::string> problems;    // case names and words, as typed
-  std::string suite;                    // "prefill" or empty
-  std::vector<std::string> regimes;     // empty: strong for named problems, all three for a suite
+  std::string suite;                    // "prefill", kLinear or empty
+  std::vector<std::string> regimes;     // empty: all three for the suite prefill, else strong
   std::vector<std::string> strategies;  // empty: the planner's choice
   std::vector<std::string> tunings;     // in words, lists not yet expanded; empty: the defaults
 

@@ -21,7 +21,8 @@ using cli::must;
 
 std::vector<Subject> subjects_asked(const Request& request) {
   std::vector<Subject> subjects;
-  if (!request.suite.empty()) subjects = cli::suite(request.regimes);
+  if (request.suite == "prefill") subjects = cli::suite(request.regimes);
+  if (request.suite == kLinear) subjects = cli::linear_suite(request.regimes);
   for (const std::string& text : cli::group_words(request.problems)) {
     for (Subject& subject : must(cli::subjects_of(text, request.regimes))) {
       subjects.push_back(std::move(subject));
@@ -129,7 +130,7 @@ int run(const Request& request) {
       }
     }
   }
-  print(rows, columns(), request);
+  print(rows, columns(request), request);
   return tally.exit_code();
 }
 

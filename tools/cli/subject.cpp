@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "cli/failure.hpp"
 #include "cli/words.hpp"
 #include "problem/problem.hpp"
 #include "reference/dtype.hpp"
@@ -185,6 +186,17 @@ std::vector<Subject> suite(const std::vector<std::string>& regimes) {
     for (const std::string& regime : wanted) {
       subjects.push_back(
           {row.name, reference::problem_of(row), reference::cu_seqlens_of(row), regime, &row});
+    }
+  }
+  return subjects;
+}
+
+std::vector<Subject> linear_suite(const std::vector<std::string>& regimes) {
+  std::vector<Subject> subjects;
+  for (const int heads : {4, 8, 32}) {
+    const std::string words = fmt::format("T=8192,32768,131072,524288,1048576 H={}", heads);
+    for (Subject& subject : must(subjects_of(words, regimes))) {
+      subjects.push_back(std::move(subject));
     }
   }
   return subjects;

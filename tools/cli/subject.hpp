@@ -31,6 +31,10 @@ Result<std::vector<Subject>> subjects_of(const std::string& text,
 // Every case in every regime; a case's regimes are neighbours.
 std::vector<Subject> suite(const std::vector<std::string>& regimes);
 
+// One sequence of 8,192 to a million tokens for few, some and many heads, the strong gate unless
+// regimes are named: time and memory are to grow as T does.
+std::vector<Subject> linear_suite(const std::vector<std::string>& regimes);
+
 // Inputs, outputs and states moved once: no kernel needs less.
 double floor_bytes(const Problem& problem);
 

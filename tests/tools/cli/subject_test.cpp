@@ -98,6 +98,17 @@ TEST_CASE("loose words belong to the argument before them", "[tools]") {
   CHECK(cli::group_words({"T=8 H=4", "T=9 H=4"}) == Texts{"T=8 H=4", "T=9 H=4"});
 }
 
+TEST_CASE("the linear suite goes to a million tokens at 4, 8 and 32 heads", "[tools]") {
+  const std::vector<cli::Subject> all = cli::linear_suite({});
+  CHECK(all.size() == 15);
+  CHECK(all.front().name == "T=8192 H=4");
+  CHECK(all.front().regime == "strong");
+  CHECK(all.back().problem.heads == 32);
+  CHECK(all.back().problem.max_tokens == 1048576);
+  CHECK(all.back().problem.final_state);
+  CHECK(cli::linear_suite({"weak", "mixed"}).size() == 30);
+}
+
 TEST_CASE("the suite is every case in three regimes, neighbours by case", "[tools]") {
   const std::vector<cli::Subject> all = cli::suite({});
   CHECK(all.size() == 3 * reference::cases().size());
