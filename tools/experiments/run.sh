@@ -15,23 +15,22 @@ build() {  # build <program> <source> <options...>
   [[ -x $built/$program ]]
 }
 
-programs=(chain_16 chain_32 chain_64 cluster pipes)
+programs=(chain_16 chain_32 chain_64 cluster pipes vote_16 vote_32)
 pids=()
-for chunk in 16 32 64; do
-  build "chain_$chunk" chain.cu -DCHUNK="$chunk" &
+for program in "${programs[@]}"; do
+  chunk=${program#*_}
+  build "$program" "${program%_*}.cu" -DCHUNK="${chunk/$program/32}" &
   pids+=($!)
 done
-build cluster cluster.cu &
-pids+=($!)
-build pipes pipes.cu &
-pids+=($!)
-for pid in "${pids[@]}"; do wait "$pid"; done
+failed=0
+for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
 echo "built in $SECONDS s" >&2
-[[ ${1:-} == --build ]] && exit 0
+[[ ${1:-} == --build ]] && exit "$failed"
 
 : >"$out/experiments.jsonl"
 for program in "${programs[@]}"; do
   # One that fails or hangs must not cost the others.
+  [[ -x $built/$program ]] || continue
   timeout 30 "$built/$program" >>"$out/experiments.jsonl" || echo "$program: exit $?" >&2
 done
 echo "ran by $SECONDS s; rows in $out/experiments.jsonl" >&2

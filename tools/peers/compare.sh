@@ -8,11 +8,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${BUILD:-build-peers}
 site=${KDA_PEERS_SITE:-/tmp/kda-peers-site}
 
-# shellcheck disable=SC2086
-cmake -S . -B "$build" -D CMAKE_BUILD_TYPE=Release -D BUILD_SHARED_LIBS=ON -D KDA_BUILD_TOOLS=ON \
-  ${CMAKE_ARGS:-} >"$build.log" 2>&1 &&
-  cmake --build "$build" -j "$(nproc)" --target kda kda-bench >>"$build.log" 2>&1 ||
-  { tail -n 30 "$build.log" >&2; exit 1; }
+build_all() {
+  # shellcheck disable=SC2086
+  cmake -S . -B "$build" -D CMAKE_BUILD_TYPE=Release -D BUILD_SHARED_LIBS=ON \
+    -D KDA_BUILD_TOOLS=ON ${CMAKE_ARGS:-} &&
+    cmake --build "$build" -j "$(nproc)" --target kda kda-bench
+}
+if ! build_all >"$build.log" 2>&1; then
+  tail -n 30 "$build.log" >&2
+  exit 1
+fi
 
 if compgen -G '.whl/*.whl' >/dev/null; then
   python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade \
