@@ -11,11 +11,12 @@ site=${KDA_PEERS_SITE:-/tmp/kda-peers-site}
 build_all() {
   # shellcheck disable=SC2086
   cmake -S . -B "$build" -D CMAKE_BUILD_TYPE=Release -D BUILD_SHARED_LIBS=ON \
-    -D KDA_BUILD_TOOLS=ON ${CMAKE_ARGS:-} &&
+    -D KDA_BUILD_TOOLS=ON -D KDA_BUILD_TESTS=OFF ${CMAKE_ARGS:-} &&
     cmake --build "$build" -j "$(nproc)" --target kda kda-bench
 }
-if ! build_all >"$build.log" 2>&1; then
-  tail -n 30 "$build.log" >&2
+mkdir -p "$build"
+if ! build_all >"$build/build.log" 2>&1; then
+  tail -n 30 "$build/build.log" >&2
   exit 1
 fi
 
