@@ -24,7 +24,7 @@ if compgen -G '.whl/*.whl' >/dev/null; then
   python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade \
     --target "$site" .whl/*.whl
 fi
-library=$(find "$PWD/$build" -name 'libkda.so' | head -n 1)
+library=$(realpath "$(find "$build" -name libkda.so -print -quit)")
 export KDA_LIBRARY=${KDA_LIBRARY:-$library}
 export PYTHONPATH="$PWD/tools/python:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 exec python3 tools/peers/compare.py --kda-bench "$build/tools/kda-bench" --out "${OUT:-/tmp}" "$@"
