@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 namespace kda::base::file {
 namespace {
@@ -118,6 +119,26 @@ int publish(const std::string& temporary, const std::string& path, std::string_v
   if (error != 0) (void)::unlink(aside.c_str());
   return error;
 }
+
+Appender::~Appender() {
+  if (fd_ >= 0) (void)::close(fd_);
+}
+
+Appender::Appender(Appender&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+Appender& Appender::operator=(Appender&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+int Appender::open(const std::string& path, Start start) {
+  const int begin = start == Start::anew ? O_TRUNC : 0;
+  fd_ = open_again(path.c_str(),
+                   O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | begin, 0600);
+  return fd_ < 0 ? errno : 0;
+}
+
+int Appender::append(std::string_view text) { return fd_ < 0 ? EBADF : write_all(fd_, text); }
 
 int make_directories(const std::string& path) {
   if (path.empty()) return ENOENT;

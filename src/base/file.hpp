@@ -24,6 +24,24 @@ int read(const std::string& path, std::size_t max_bytes, std::string& contents);
 // to path: others see the old contents or the new, never a part.
 int publish(const std::string& temporary, const std::string& path, std::string_view contents);
 
+// A file that only grows, line by line; each line is the kernel's when append() returns, so a killed
+// process loses none.
+class Appender {
+ public:
+  enum class Start { anew, at_end };
+
+  Appender() = default;
+  ~Appender();
+  Appender(Appender&& other) noexcept;
+  Appender& operator=(Appender&& other) noexcept;
+
+  int open(const std::string& path, Start start);
+  int append(std::string_view text);
+
+ private:
+  int fd_ = -1;
+};
+
 // With its parents; what it creates is for this user only.  Fine if it is there.
 int make_directories(const std::string& path);
 

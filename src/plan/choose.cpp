@@ -1,90 +1,12 @@
 #include "plan/choose.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 
-#include "base/text.hpp"
-#include "strategy/table.hpp"
+#include "strategy/pick.hpp"
 
 namespace kda::plan {
-
-namespace {
-
-using strategy::Strategy;
-using tunable::Values;
-
-// A strategy that can serve, with the tuning it would start from.
-struct Candidate {
-  const Strategy* strategy;
-  Values tuning;
-  double microseconds;
-};
-
-struct Composed {
-  Values tuning;
-  compose::Recipe recipe;
-};
-
-Result<std::vector<const Strategy*>> strategies_for(const Options& options) {
-  if (options.strategy.empty()) {
-    const auto all = strategy::table();
-    return std::vector<const Strategy*>(all.begin(), all.end());
-  }
-  if (const Strategy* named = strategy::find(options.strategy)) return std::vector{named};
-  return Status(Code::invalid_argument, fmt::format("strategy = '{}'; there are {}",
-                                                    options.strategy, strategy::known_names()));
-}
-
-// How many tunables differ; negative where one that the caller named does.
-int distance(const Values& from, const Values& to, const std::vector<base::Setting>& fixed) {
-  int different = 0;
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    if (from[i].second == to[i].second) continue;
-    if (std::any_of(fixed.begin(), fixed.end(),
-                    [&](const base::Setting& each) { return each.name == from[i].first; })) {
-      return -1;
-    }
-    ++different;
-  }
-  return different;
-}
-
-// The candidate's own tuning; where that cannot serve, the nearest that can and keeps what the
-// caller named: fewest tunables changed, then cheapest.
-Result<Composed> compose_nearest(const Problem& problem, const device::Device& device,
-                                 const Candidate& candidate, const std::string& named) {
-  const Strategy& strategy = *candidate.strategy;
-  Result<compose::Recipe> first = strategy.compose(problem, device, candidate.tuning);
-  if (first) return Composed{candidate.tuning, *std::move(first)};
-
-  const Result<std::vector<base::Setting>> fixed = base::parse_settings(named);
-  if (!fixed) return fixed.status();
-  struct Other {
-    int distance;
-    double microseconds;
-    Values tuning;
-  };
-  std::vector<Other> others;
-  for (Values& tuning : tunable::enumerate(strategy.space())) {
-    const int away = distance(candidate.tuning, tuning, *fixed);
-    if (away <= 0) continue;
-    others.push_back({away, strategy.estimate(problem, device, tuning), std::move(tuning)});
-  }
-  std::stable_sort(others.begin(), others.end(), [](const Other& a, const Other& b) {
-    return std::pair(a.distance, a.microseconds) < std::pair(b.distance, b.microseconds);
-  });
-  for (Other& other : others) {
-    Result<compose::Recipe> recipe = strategy.compose(problem, device, other.tuning);
-    if (recipe) return Composed{std::move(other.tuning), *std::move(recipe)};
-  }
-  return first.status();
-}
-
-}  // namespace
 
 const char* name_of(Origin origin) noexcept {
   return origin == Origin::forced ? "forced" : "cost model";
@@ -105,60 +27,14 @@ Result<device::Device> device_of(const Options& options) {
 
 Result<Choice> choose(const Problem& problem, const device::Device& device,
                       const Options& options) {
-  const auto strategies = strategies_for(options);
-  if (!strategies) return strategies.status();
-
-  std::vector<Candidate> candidates;
-  std::vector<std::string> refusals;
-  std::optional<Status> unknown_tuning;
-  for (const Strategy* strategy : *strategies) {
-    if (const Status status = strategy->applicable(problem, device); !status) {
-      refusals.push_back(fmt::format("{} ({})", strategy->name, status.message()));
-      continue;
-    }
-    Result<Values> tuning =
-        tunable::parse(options.tuning, strategy->space(), strategy->defaults(problem, device));
-    if (!tuning) {
-      refusals.push_back(fmt::format("{} ({})", strategy->name, tuning.status().message()));
-      unknown_tuning = tuning.status();
-      continue;
-    }
-    const double microseconds = strategy->estimate(problem, device, *tuning);
-    candidates.push_back({strategy, *std::move(tuning), microseconds});
-  }
-  std::stable_sort(
-      candidates.begin(), candidates.end(),
-      [](const Candidate& a, const Candidate& b) { return a.microseconds < b.microseconds; });
-
-  std::optional<Choice> choice;
-  for (const Candidate& candidate : candidates) {
-    if (choice) {
-      refusals.push_back(
-          fmt::format("{} (expected {:.1f} us)", candidate.strategy->name, candidate.microseconds));
-      continue;
-    }
-    Result<Composed> composed = compose_nearest(problem, device, candidate, options.tuning);
-    if (!composed) {
-      refusals.push_back(
-          fmt::format("{} ({})", candidate.strategy->name, composed.status().message()));
-      continue;
-    }
-    choice = Choice{candidate.strategy,
-                    options.strategy.empty() ? Origin::cost_model : Origin::forced,
-                    options.tuning.empty() ? Origin::cost_model : Origin::forced,
-                    candidate.strategy->estimate(problem, device, composed->tuning),
-                    std::move(composed->recipe),
-                    {}};
-    choice->recipe.strategy = candidate.strategy->name;
-    choice->recipe.tuning = std::move(composed->tuning);
-  }
-  if (choice) {
-    choice->passed_over = std::move(refusals);
-    return *std::move(choice);
-  }
-  if (candidates.empty() && unknown_tuning) return *unknown_tuning;
-  return Status(Code::unsupported, fmt::format("no strategy serves this problem on {}: {}",
-                                               device.name, fmt::join(refusals, "; ")));
+  Result<strategy::Pick> pick = strategy::pick(problem, device, options.strategy, options.tuning);
+  if (!pick) return pick.status();
+  return Choice{pick->strategy,
+                options.strategy.empty() ? Origin::cost_model : Origin::forced,
+                options.tuning.empty() ? Origin::cost_model : Origin::forced,
+                pick->microseconds,
+                std::move(pick->recipe),
+                std::move(pick->passed_over)};
 }
 
 }  // namespace kda::plan

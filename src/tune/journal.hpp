@@ -7,11 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/file.hpp"
 #include "tune/record.hpp"
 
 namespace kda::tune {
@@ -49,15 +49,11 @@ class Journal {
   void append(const Measurement& measurement);
   void finish(const Record& winner);
 
-  Journal(Journal&&) noexcept;
-  Journal& operator=(Journal&&) noexcept;
-  ~Journal();
-
  private:
-  explicit Journal(int fd);
+  Journal() = default;
   void write_line(const std::string& line);
 
-  int fd_ = -1;
+  base::file::Appender file_;
   bool failed_ = false;
   std::vector<Measurement> earlier_;
 };

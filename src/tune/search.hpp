@@ -40,10 +40,10 @@ class Measurer {
  public:
   virtual ~Measurer() = default;
 
-  // One measurement a candidate, in their order, with candidate, outcome, why, device, time_us and
-  // errors filled in.  A candidate is verified before it is first timed.  `done` is told of each as
-  // it comes.  Fails where nothing can be measured any more: no device, no memory.
-  using Done = std::function<void(Measurement)>;
+  // One measurement a candidate, in any order, with candidate, outcome, why, device, time_us and
+  // errors filled in.  A candidate is verified before it is first timed.  `done` is told of each,
+  // one at a time.  Fails where nothing can be measured any more: no device, no memory.
+  using Done = std::function<void(std::size_t index, Measurement)>;
   virtual Status measure(std::span<const Candidate> candidates, const Timing& timing,
                          const Done& done) = 0;
 

@@ -1,0 +1,151 @@
+#include "tune/journal.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "base/digest.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "problem/problem.hpp"
+#include "tune/fields_of.hpp"
+
+namespace kda::tune {
+
+namespace {
+
+constexpr int kFormat = 1;
+constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+
+std::string header_line(const JournalHeader& header) {
+  return line_of({{"kda_journal", kFormat},
+                  {"problem", problem::to_text(header.problem)},
+                  {"lengths", header.lengths},
+                  {"environment", json_of(header.environment)},
+                  {"method", header.method},
+                  {"seed", header.seed},
+                  {"date", header.date}});
+}
+
+Result<JournalHeader> parse_header(std::string_view line) {
+  Fields fields(line, "journal");
+  if (!fields.status()) return fields.status();
+  const std::int64_t format = fields.integer("kda_journal", 1, std::numeric_limits<int>::max());
+  if (format > kFormat) {
+    fields.refuse(fmt::format("format {} is newer than this library's {}", format, kFormat));
+  }
+  JournalHeader header;
+  const Result<Problem> parsed = problem::parse(fields.text("problem"));
+  const Result<Problem> complete = parsed ? problem::complete(*parsed) : parsed;
+  if (!complete) {
+    fields.refuse(complete.status().message());
+  } else {
+    header.problem = *complete;
+  }
+  header.lengths = fields.integers("lengths");
+  header.environment = environment_of(fields);
+  header.method = fields.text("method");
+  header.seed = static_cast<std::uint64_t>(
+      fields.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
+  header.date = fields.text("date");
+  if (!fields.status()) return fields.status();
+  return header;
+}
+
+bool same_question(const JournalHeader& a, const JournalHeader& b) {
+  return key_of(a.problem) == key_of(b.problem) && a.lengths == b.lengths &&
+         a.environment == b.environment;
+}
+
+}  // namespace
+
+Result<JournalContents> read_journal(const std::string& path) {
+  std::string text;
+  if (const int error = base::file::read(path, kMostBytes, text)) {
+    return Status(Code::invalid_argument,
+                  fmt::format("journal {}: {}", path, base::file::describe(error)));
+  }
+  std::string_view rest = text;
+  const auto next_line = [&] {
+    const std::size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    return line;
+  };
+  Result<JournalHeader> header = parse_header(next_line());
+  if (!header) {
+    return Status(Code::invalid_argument,
+                  fmt::format("journal {}: line 1: {}", path, header.status().message()));
+  }
+  JournalContents contents;
+  contents.header = *std::move(header);
+  while (!rest.empty()) {
+    const std::string_view line = next_line();
+    if (base::trim(line).empty()) continue;
+    if (Result<Measurement> m = parse_measurement(line)) {
+      contents.measurements.push_back(*std::move(m));
+      continue;
+    }
+    Fields fields(line, "journal");
+    Result<Record> winner =
+        fields.has("winner") ? parse_record(line_of(fields.object("winner"))) : fields.status();
+    if (fields.has("winner") && winner) {
+      contents.winner = *std::move(winner);
+    } else {
+      ++contents.damaged_lines;
+    }
+  }
+  return contents;
+}
+
+Result<Journal> Journal::open(const std::string& path, const JournalHeader& header, bool resume) {
+  Journal journal;
+  if (resume) {
+    Result<JournalContents> before = read_journal(path);
+    if (before && same_question(before->header, header)) {
+      journal.earlier_ = std::move(before->measurements);
+      if (const int error = journal.file_.open(path, base::file::Appender::Start::at_end)) {
+        return Status(Code::invalid_argument,
+                      fmt::format("journal {}: {}", path, base::file::describe(error)));
+      }
+      // A last line half written must not swallow the next one.
+      journal.write_line("");
+      return journal;
+    }
+  }
+  const std::size_t slash = path.rfind('/');
+  int error = slash == std::string::npos ? 0 : base::file::make_directories(path.substr(0, slash));
+  if (error == 0) error = journal.file_.open(path, base::file::Appender::Start::anew);
+  if (error != 0) {
+    return Status(Code::invalid_argument,
+                  fmt::format("journal {}: {}", path, base::file::describe(error)));
+  }
+  journal.write_line(header_line(header));
+  return journal;
+}
+
+void Journal::append(const Measurement& measurement) { write_line(to_json(measurement)); }
+
+void Journal::finish(const Record& winner) {
+  write_line(fmt::format("{{\"winner\":{}}}", to_json(winner)));
+}
+
+void Journal::write_line(const std::string& line) {
+  const int error = file_.append(line + "\n");
+  if (error == 0 || failed_) return;
+  failed_ = true;
+  base::log::warn(
+      fmt::format("the tuning journal cannot be written ({}); the search goes on, and "
+                  "cannot be resumed from here",
+                  base::file::describe(error)));
+}
+
+std::string journal_path(const std::string& wisdom_directory, const JournalHeader& header) {
+  const std::string name =
+      base::digest(key_of(header.problem) + digest(header.environment)).substr(0, 16);
+  return base::file::join(wisdom_directory, "v1/journal/" + name + ".jsonl");
+}
+
+}  // namespace kda::tune

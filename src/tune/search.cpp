@@ -1,0 +1,286 @@
+#include "tune/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "strategy/table.hpp"
+#include "tune/evaluator.hpp"
+#include "tune/winner.hpp"
+
+namespace kda::tune {
+
+namespace {
+
+constexpr const char* kMethods[] = {"halving", "exhaustive", "random", "local"};
+
+// halving passes over what the cost model expects to take this many times the best ...
+constexpr double kRuledOut = 6;
+// ... but looks at this many of each strategy, for the model may be wrong about one.
+constexpr int kLookedAt = 24;
+// After the first rung one in so many goes on, but never fewer than thrice the finalists.
+constexpr std::size_t kGoesOn = 8;
+constexpr int kByLot = 64;        // of random, where max_evals sets none
+constexpr double kBetter = 0.01;  // a step of local must gain this
+
+// Rungs: single calls to sort the crowd, graphs for those that go on, the finals in turn.
+constexpr Timing kFirst{.rung = 0, .repeats = 3};
+constexpr Timing kSecond{.rung = 1, .repeats = 7, .window_us = 1000};
+constexpr Timing kLast{
+    .rung = kFinals, .repeats = 25, .window_us = 2000, .interleaved = true, .at_size = true};
+
+using Crowd = std::vector<const Listed*>;
+
+Crowd listed_of(const std::vector<Timed>& timed, std::size_t most) {
+  Crowd crowd;
+  for (const Timed& each : timed) {
+    if (crowd.size() == most) break;
+    crowd.push_back(each.listed);
+  }
+  return crowd;
+}
+
+void add_default(Crowd& crowd, const Listed& fallback) {
+  if (std::find(crowd.begin(), crowd.end(), &fallback) == crowd.end()) crowd.push_back(&fallback);
+}
+
+// What the cost model does not rule out; the default is the first.
+Crowd plausible(const Crowd& all) {
+  double best = all.front()->expected_us;
+  for (const Listed* each : all) best = std::min(best, each->expected_us);
+  std::map<std::string, int> looked_at;
+  Crowd crowd;
+  for (const Listed* each : all) {  // by expected time
+    if (each->expected_us <= kRuledOut * best || looked_at[each->candidate.strategy] < kLookedAt) {
+      crowd.push_back(each);
+      ++looked_at[each->candidate.strategy];
+    }
+  }
+  return crowd;
+}
+
+Result<std::vector<Timed>> halving(const Crowd& all, Evaluator& evaluator, int finalists) {
+  Result<std::vector<Timed>> first = evaluator.evaluate(plausible(all), kFirst);
+  if (!first || evaluator.over()) return first;
+  const std::size_t most =
+      std::max(first->size() / kGoesOn, 3 * static_cast<std::size_t>(finalists));
+  Crowd crowd = listed_of(*first, most);
+  // The best of each strategy goes on, for whoever forces that strategy.
+  std::map<std::string, bool> seen;
+  for (const Timed& each : *first) {
+    if (std::exchange(seen[each.listed->candidate.strategy], true)) continue;
+    add_default(crowd, *each.listed);
+  }
+  add_default(crowd, *all.front());
+  Result<std::vector<Timed>> second = evaluator.evaluate(crowd, kSecond);
+  // Ended early: what the first rung found ranks behind.
+  if (second) second->insert(second->end(), first->begin(), first->end());
+  return second;
+}
+
+Result<std::vector<Timed>> by_lot(Crowd all, Evaluator& evaluator, const SearchOptions& options) {
+  std::mt19937_64 random(options.seed);
+  for (std::size_t i = all.size() - 1; i > 1; --i) {  // the default stays first
+    std::swap(all[i], all[1 + random() % i]);
+  }
+  const int most = options.max_evals > 0 ? options.max_evals : kByLot;
+  all.resize(std::min(all.size(), static_cast<std::size_t>(most)));
+  return evaluator.evaluate(all, kSecond);
+}
+
+// Whether they differ by one tunable, one place in its row.
+bool neighbours(const Candidate& a, const Candidate& b) {
+  if (a.strategy != b.strategy) return false;
+  const tunable::Space space = strategy::find(a.strategy)->space();
+  std::ptrdiff_t steps = 0;
+  for (std::size_t i = 0; i < space.size(); ++i) {
+    const std::vector<int>& values = space[i].values;
+    const auto place = [&](int value) {
+      return std::find(values.begin(), values.end(), value) - values.begin();
+    };
+    steps += std::abs(place(a.tuning[i].second) - place(b.tuning[i].second));
+  }
+  return steps == 1;
+}
+
+// From the likeliest of each strategy, a step at a time, to where no neighbour is better.
+Result<std::vector<Timed>> local(const Crowd& all, Evaluator& evaluator) {
+  std::vector<Timed> every;
+  std::map<std::string, const Listed*> starts;
+  for (const Listed* each : all) starts.try_emplace(each->candidate.strategy, each);
+  Crowd begin;
+  for (const auto& [name, start] : starts) begin.push_back(start);
+  Result<std::vector<Timed>> climbers = evaluator.evaluate(begin, kSecond);
+  if (!climbers) return climbers;
+  every = *climbers;
+  std::map<const Listed*, bool> tried;
+  for (const Listed* each : begin) tried[each] = true;
+  for (Timed at : *climbers) {
+    // A strategy that starts far behind does not catch up by its tuning.
+    if (at.measurement.time_us.median > 3 * climbers->front().measurement.time_us.median) break;
+    while (!evaluator.over()) {
+      Crowd around;
+      for (const Listed* each : all) {
+        if (!neighbours(each->candidate, at.listed->candidate)) continue;
+        if (!std::exchange(tried[each], true)) around.push_back(each);
+      }
+      Result<std::vector<Timed>> found = evaluator.evaluate(around, kSecond);
+      if (!found) return found;
+      every.insert(every.end(), found->begin(), found->end());
+      if (found->empty() || found->front().measurement.time_us.median >
+                                (1 - kBetter) * at.measurement.time_us.median) {
+        break;
+      }
+      at = found->front();
+    }
+  }
+  std::stable_sort(every.begin(), every.end(), [](const Timed& a, const Timed& b) {
+    return a.measurement.time_us.median < b.measurement.time_us.median;
+  });
+  return every;
+}
+
+// The finals of the best; while none of them proves right at size, of the next.
+Result<std::vector<Timed>> finals(const std::vector<Timed>& ranked, const Listed& fallback,
+                                  Evaluator& evaluator, int finalists) {
+  std::vector<Timed> right;
+  std::vector<const Listed*> seen;
+  const auto fresh = [&](const Listed* each) {
+    return std::find(seen.begin(), seen.end(), each) == seen.end();
+  };
+  while (right.empty()) {
+    Crowd crowd;
+    for (const Timed& each : ranked) {
+      if (crowd.size() == static_cast<std::size_t>(finalists)) break;
+      if (!fresh(each.listed)) continue;
+      crowd.push_back(each.listed);
+      seen.push_back(each.listed);
+    }
+    if (fresh(&fallback)) {
+      crowd.push_back(&fallback);
+      seen.push_back(&fallback);
+    }
+    if (crowd.empty()) break;
+    Result<std::vector<Timed>> timed = evaluator.evaluate(crowd, kLast);
+    if (!timed) return timed;
+    right = *std::move(timed);
+  }
+  return right;
+}
+
+Result<std::vector<Timed>> preliminaries(const Crowd& all, Evaluator& evaluator,
+                                         const SearchOptions& options) {
+  switch (options.method) {
+    case Method::halving:
+      return halving(all, evaluator, options.finalists);
+    case Method::exhaustive:
+      return evaluator.evaluate(all, kSecond);
+    case Method::random:
+      return by_lot(all, evaluator, options);
+    case Method::local:
+      return local(all, evaluator);
+  }
+  return Status(Code::invalid_argument, "method: no such enumerator");
+}
+
+// The best measurement of each strategy: finals count more than rungs.
+std::vector<Measurement> by_strategy(const std::vector<Measurement>& measurements) {
+  std::map<std::string, const Measurement*> best;
+  for (const Measurement& each : measurements) {
+    if (each.outcome != Outcome::ok || each.time_us.n == 0) continue;
+    const Measurement*& standing = best[each.candidate.strategy];
+    if (standing == nullptr || each.rung > standing->rung ||
+        (each.rung == standing->rung && each.time_us.median < standing->time_us.median)) {
+      standing = &each;
+    }
+  }
+  std::vector<Measurement> all;
+  for (const auto& [name, each] : best) all.push_back(*each);
+  return all;
+}
+
+Status nothing_right(const std::vector<Measurement>& measurements) {
+  std::string text = "no candidate could be measured";
+  for (const Measurement& each : measurements) {
+    if (each.outcome == Outcome::ok) continue;
+    return {Code::device_error,
+            fmt::format("{}; the first, {}: {}: {}", text, to_text(each.candidate),
+                        name_of(each.outcome), each.why)};
+  }
+  return {Code::device_error, text};
+}
+
+}  // namespace
+
+const char* name_of(Method method) noexcept {
+  const auto at = static_cast<std::size_t>(method);
+  return at < std::size(kMethods) ? kMethods[at] : "unknown";
+}
+
+Result<Method> parse_method(std::string_view word) {
+  const auto* found = std::find(std::begin(kMethods), std::end(kMethods), word);
+  if (found != std::end(kMethods)) return static_cast<Method>(found - std::begin(kMethods));
+  return Status(Code::invalid_argument,
+                fmt::format("method '{}'; there are halving, exhaustive, random, local", word));
+}
+
+Result<SearchResult> search(const Problem& problem, const std::vector<std::int64_t>& lengths,
+                            const device::Device& device, cache::Cache& cache, Measurer& measurer,
+                            const SearchOptions& options) {
+  Result<Environment> environment = environment_of(device);
+  if (!environment) return environment.status();
+  const Result<Listing> listing = list_candidates(problem, device, options.scope);
+  if (!listing) return listing.status();
+  Crowd all;
+  for (const Listed& each : listing->candidates) all.push_back(&each);
+  const Listed& fallback = *all.front();
+
+  Evaluator evaluator(device, cache, measurer, options);
+  const Result<std::vector<Timed>> ranked = preliminaries(all, evaluator, options);
+  if (!ranked) return ranked.status();
+  const Result<std::vector<Timed>> last = finals(*ranked, fallback, evaluator, options.finalists);
+  if (!last) return last.status();
+  std::vector<Measurement> finalists;
+  for (const Timed& each : *last) finalists.push_back(each.measurement);
+  const std::optional<Decision> decision = decide(finalists, fallback.candidate);
+  if (!decision) return nothing_right(evaluator.measurements());
+
+  SearchResult result;
+  result.measurements = evaluator.measurements();
+  result.ended_by = evaluator.ended_by();
+  result.complete = result.ended_by.empty();
+
+  Record& record = result.record;
+  const Measurement& winner = finalists[decision->winner];
+  record.environment = *std::move(environment);
+  record.problem = problem;
+  record.lengths = lengths;
+  record.winner = winner.candidate;
+  record.time_us = winner.time_us;
+  record.needs = winner.needs;
+  record.fallback = fallback.candidate;
+  for (const Measurement& each : finalists) {
+    if (each.candidate == fallback.candidate) record.fallback_us = each.time_us.median;
+  }
+  record.decision = decision->words;
+  record.by_strategy = by_strategy(result.measurements);
+  record.method = name_of(options.method);
+  record.considered = static_cast<int>(all.size()) + listing->refused;
+  record.measured = evaluator.evaluations();
+  if (listing->refused > 0) record.rejected["constraints"] = listing->refused;
+  std::map<std::string, bool> counted;
+  for (const Measurement& each : result.measurements) {
+    if (each.outcome == Outcome::ok) continue;
+    if (!std::exchange(counted[to_text(each.candidate)], true)) {
+      ++record.rejected[name_of(each.outcome)];
+    }
+  }
+  record.seconds = evaluator.seconds();
+  if (options.journal != nullptr) options.journal->finish(record);
+  return result;
+}
+
+}  // namespace kda::tune
