@@ -21,6 +21,8 @@ constexpr Variable variables[] = {
     {"KDA_CACHE_DIR", "directory of the compiled kernels",
      "$XDG_CACHE_HOME/kda, else ~/.cache/kda"},
     {"KDA_CACHE", "off: memory only; ro: read the directory; rw: write it too", "rw"},
+    {"KDA_WISDOM_DIR", "directory of the measurements", "wisdom, in the directory of the kernels"},
+    {"KDA_WISDOM_PATH", "more such directories, read only, separated by colons", "none"},
     {"KDA_NVRTC_PATH", "libnvrtc to use: the library or its directory; no other is tried",
      "the loaded one, CUDA_HOME, CUDA_PATH, the loader's, /usr/local/cuda*, Python's"},
     {"KDA_LIBCUDA_PATH", "libcuda to use; no other is tried", "libcuda.so.1"},

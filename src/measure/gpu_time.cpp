@@ -15,7 +15,6 @@ using launch::check;
 constexpr double kSlowCall = 50e3;  // microseconds
 constexpr int kSlowRepeats = 5;
 constexpr int kMostCalls = 256;
-constexpr std::chrono::milliseconds kWarmUp{50};  // an idle device takes this long to clock up
 
 class Event {
  public:
@@ -88,6 +87,32 @@ double rough_time(const Gpu& gpu, const Call& call) {
   return std::max(end.microseconds_since(start) / kCalls, 0.1);
 }
 
+double first_time(const Gpu& gpu, const Call& call) {
+  Event start(gpu), end(gpu);
+  start.record();
+  call(0);
+  end.record();
+  gpu.synchronize();
+  return std::max(end.microseconds_since(start), 0.1);
+}
+
+Summary call_times(const Gpu& gpu, const Call& call, int sets, int calls) {
+  std::vector<std::unique_ptr<Event>> marks;
+  for (int i = 0; i <= calls; ++i) marks.push_back(std::make_unique<Event>(gpu));
+  call(0);  // the queue is never empty while the timed ones are enqueued
+  marks.front()->record();
+  for (int i = 0; i < calls; ++i) {
+    call((i + 1) % sets);
+    marks[static_cast<std::size_t>(i) + 1]->record();
+  }
+  gpu.synchronize();
+  std::vector<double> times;
+  for (std::size_t i = 1; i < marks.size(); ++i) {
+    times.push_back(std::max(marks[i]->microseconds_since(*marks[i - 1]), 0.1));
+  }
+  return summarize(times);
+}
+
 double copy_bandwidth(const Gpu& gpu) {
   constexpr int kRepeats = 9;
   const std::size_t bytes = std::min<std::size_t>(std::size_t{1} << 30, gpu.free_bytes() / 4);
@@ -117,10 +142,11 @@ std::vector<GpuTime> graph_times(const Gpu& gpu, const std::vector<Call>& varian
                                         : settings.repeats);
   }
   const auto start = std::chrono::steady_clock::now();
+  const std::chrono::duration<double, std::milli> warm_up(settings.warm_up_ms);
   do {
     for (const auto& graph : graphs) graph->launch();
     gpu.synchronize();
-  } while (std::chrono::steady_clock::now() - start < kWarmUp);
+  } while (std::chrono::steady_clock::now() - start < warm_up);
 
   struct Sample {
     std::size_t variant;

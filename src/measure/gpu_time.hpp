@@ -13,10 +13,11 @@ namespace kda::measure {
 using Call = std::function<void(int set)>;
 
 struct GraphSettings {
-  int sets = 1;         // of buffers; calls in a graph take them in rotation
-  int calls = 5;        // a graph at least
-  int repeats = 15;     // replays of each graph
-  double window = 1e3;  // microseconds that a graph should at least last: more calls if need be
+  int sets = 1;            // of buffers; calls in a graph take them in rotation
+  int calls = 5;           // a graph at least
+  int repeats = 15;        // replays of each graph
+  double window = 1e3;     // microseconds that a graph should at least last: more calls if need be
+  double warm_up_ms = 50;  // an idle device takes so long to clock up
 };
 
 struct GpuTime {
@@ -26,6 +27,13 @@ struct GpuTime {
 
 // Microseconds of one call after a warm-up, to plan with; enqueued without a graph.
 double rough_time(const Gpu& gpu, const Call& call);
+
+// Microseconds of the very first call, enqueued without a graph: a warm-up that tells whether more
+// are worth their time.
+double first_time(const Gpu& gpu, const Call& call);
+
+// Calls one by one over the buffer sets, timed each by itself and without a graph.
+Summary call_times(const Gpu& gpu, const Call& call, int sets, int calls);
 
 // One graph a variant; replays interleave (A, B, C, A, B, C, ...), so that a drift of the clocks
 // meets all alike.  A call that takes over 50 ms is measured by fewer calls and replays.

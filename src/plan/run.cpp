@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "compose/workspace.hpp"
-#include "launch/enqueue.hpp"
 #include "plan/plan.hpp"
 #include "problem/check.hpp"
 #include "problem/shape.hpp"
@@ -52,21 +51,7 @@ Status run(const Plan::Impl& plan, const Forward& forward, void* workspace,
 
   Forward filled = forward;
   problem::fill_strides(plan.problem, filled);
-  const compose::Run call{filled, static_cast<std::byte*>(workspace)};
-  for (const program::Kernel& kernel : plan.program.kernels) {
-    compose::Launch launch;
-    kernel.stage.bind(call, launch);
-    if (launch.grid[0] == 0) continue;
-    const launch::Geometry geometry{{launch.grid[0], launch.grid[1], launch.grid[2]},
-                                    kernel.stage.threads,
-                                    kernel.stage.shared_bytes,
-                                    kernel.stage.cluster,
-                                    kernel.stage.overlaps_previous};
-    if (Status status = launch::enqueue(kernel.module, geometry, launch.args, stream); !status) {
-      return status;
-    }
-  }
-  return {};
+  return program::enqueue(plan.program, {filled, static_cast<std::byte*>(workspace)}, stream);
 }
 
 }  // namespace kda::plan

@@ -36,6 +36,9 @@ std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
                                        const device::Device& device, cache::Cache& cache,
                                        unsigned threads = 0);
 
+// Enqueues every stage of a loaded program; call's strides are filled in.
+Status enqueue(const Program& program, const compose::Run& call, CUstream_st* stream);
+
 // What makes two builds of a stage the same, and the source that NVRTC gets for it.
 struct Unit {
   std::string path;  // the template that served

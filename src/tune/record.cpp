@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/digest.hpp"
 #include "problem/problem.hpp"
 #include "tune/fields_of.hpp"
 
@@ -54,8 +55,13 @@ std::string key_of(const Problem& problem) {
   return problem::to_text(asked);
 }
 
+std::string key_digest(const Problem& problem) {
+  return base::digest(key_of(problem)).substr(0, 16);
+}
+
 std::string to_json(const Record& r) {
   Json json = {{"kda_wisdom", kFormat},
+               {"key", key_digest(r.problem)},
                {"problem", problem::to_text(r.problem)},
                {"lengths", r.lengths},
                {"environment", json_of(r.environment)},
@@ -69,7 +75,12 @@ std::string to_json(const Record& r) {
                  {"us", r.fallback_us}}},
                {"decision", r.decision}};
   Json& others = json["by_strategy"] = Json::array();
-  for (const Measurement& each : r.by_strategy) others.push_back(json_of(each));
+  for (const Measurement& each : r.by_strategy) {
+    others.push_back({{"strategy", each.candidate.strategy},
+                      {"tuning", tunable::to_text(each.candidate.tuning)},
+                      {"rung", each.rung},
+                      {"time_us", json_of(each.time_us)}});
+  }
   Json rejected = Json::object();
   for (const auto& [why, count] : r.rejected) rejected[why] = count;
   json["search"] = {{"method", r.method},
@@ -102,8 +113,13 @@ Result<Record> parse_record(std::string_view line) {
   read_fallback(fields, r);
   r.decision = fields.text("decision");
   for (const Json& each : fields.array("by_strategy")) {
+    Fields other(each, "by_strategy");
+    Measurement m;
+    m.candidate = candidate_of(other);
+    m.rung = static_cast<int>(other.integer("rung", 0, kFinals));
+    m.time_us = summary_of(other.object("time_us"), "time_us");
     // Those of a strategy that this library lacks say nothing to it.
-    if (Result<Measurement> m = measurement_of(each)) r.by_strategy.push_back(*std::move(m));
+    if (other.status()) r.by_strategy.push_back(std::move(m));
   }
   read_search(fields, r);
   r.driver = fields.text("driver");

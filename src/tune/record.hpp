@@ -24,7 +24,7 @@ struct Record {
   std::string decision;  // "12.3% under the default", "within noise of the default, which stays"
 
   // The best of every strategy that reached a time, the winner's among them: what a forced
-  // strategy gets.
+  // strategy gets.  Only candidate, rung and time_us are kept.
   std::vector<Measurement> by_strategy;
 
   // What the search went through.
@@ -40,6 +40,8 @@ struct Record {
 // What makes two records answers to the same question: the problem without what no kernel's speed
 // depends on.
 std::string key_of(const Problem& problem);
+// 16 hex digits over it: the name of its file.
+std::string key_digest(const Problem& problem);
 
 std::string to_json(const Record& record);
 // Fails with invalid_argument, naming the field, where the line is damaged, of a newer format, or

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "strategy/table.hpp"
@@ -269,12 +270,15 @@ Result<SearchResult> search(const Problem& problem, const std::vector<std::int64
   record.by_strategy = by_strategy(result.measurements);
   record.method = name_of(options.method);
   record.considered = static_cast<int>(all.size()) + listing->refused;
-  record.measured = evaluator.evaluations();
-  if (listing->refused > 0) record.rejected["constraints"] = listing->refused;
-  std::map<std::string, bool> counted;
+  std::set<std::string> measured;
   for (const Measurement& each : result.measurements) {
-    if (each.outcome == Outcome::ok) continue;
-    if (!std::exchange(counted[to_text(each.candidate)], true)) {
+    if (each.time_us.n > 0) measured.insert(to_text(each.candidate));
+  }
+  record.measured = static_cast<int>(measured.size());
+  if (listing->refused > 0) record.rejected["constraints"] = listing->refused;
+  std::set<std::string> rejected;
+  for (const Measurement& each : result.measurements) {
+    if (each.outcome != Outcome::ok && rejected.insert(to_text(each.candidate)).second) {
       ++record.rejected[name_of(each.outcome)];
     }
   }

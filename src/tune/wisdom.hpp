@@ -1,10 +1,12 @@
 // Wisdom: what was measured, found again.  Records lie in directories:
 //
+//   <root>/v1/<environment's digest>/manifest.json          the environment, for people and lookup
 //   <root>/v1/<environment's digest>/<key's digest>.json    one record a file, published by rename
 //   <root>/v1/tmp/                                          half-written ones
 //   <root>/v1/journal/                                      searches under way (journal.hpp)
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,8 +57,8 @@ class Wisdom {
   std::optional<Hint> find(const Problem& problem, const device::Device& device,
                            const std::string& strategy = {}) const;
 
-  // Keeps the record, in memory at least; a better or older one of the same key and environment is
-  // replaced.  Fails where the disk refuses, and stays known to this process.
+  // Keeps the record in place of what answered the same question.  Fails where the disk refuses;
+  // this process knows it all the same.
   Status add(const Record& record);
 
   // Every readable record, by environment and key.
@@ -70,6 +72,9 @@ class Wisdom {
   // Reads the directories anew: other processes' records are seen from then on.
   void reload();
 
+  // Grows with every change that find() may answer differently for.
+  std::uint64_t generation() const noexcept;
+
   const std::string& directory() const noexcept;
 
  private:
@@ -80,7 +85,7 @@ class Wisdom {
 // The process's wisdom for these directories: the same object for the same ones.
 std::shared_ptr<Wisdom> shared_wisdom(const std::string& directory, const std::string& cache_dir);
 
-// Text of JSON lines, one a record, behind a line {"kda_wisdom": 1}: what export writes.
+// Text of JSON lines, one a record; several such files may be put one behind the other.
 std::string export_lines(const std::vector<Wisdom::Listed>& records);
 
 struct Import {

@@ -21,6 +21,7 @@ constexpr const char* kExamples =
     "  kda-tune build --arch sm_89,sm_90a       compile every case for two devices\n"
     "  kda-tune explain h64                     what runs for that case, and why\n"
     "  kda-tune dump h64 --arch sm_90a --ptx    the PTX that it compiles to\n"
+    "  kda-tune tune h64                        the fastest choice, measured on the GPU\n"
     "kda-tune <subcommand> --help shows more.\n";
 
 constexpr const char* kDoctorExamples =
@@ -49,6 +50,13 @@ constexpr const char* kExplainExamples =
     "  kda-tune explain h64\n"
     "  kda-tune explain \"T=8192 H=16 HV=64 seqlens=1300,6892\" --arch h200\n"
     "  kda-tune explain h16 --strategy chunk --tuning \"shards=4\" -o json\n";
+
+constexpr const char* kTuneExamples =
+    "Examples:\n"
+    "  kda-tune tune h64                        measure what serves this case, record the best\n"
+    "  kda-tune tune --time 600                 every case, in ten minutes\n"
+    "  kda-tune tune h16 --method exhaustive\n"
+    "  kda-tune tune h16 --resume               go on where a search was stopped\n";
 
 constexpr const char* kDumpExamples =
     "Examples:\n"
@@ -121,6 +129,30 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub = add("explain", "Which strategy and tuning a problem gets, why, and from which cache.",
             kExplainExamples, explain);
   add_configuration(*sub, request);
+
+  sub =
+      add("tune", "Measures what may serve a problem, and records the best.", kTuneExamples, tune);
+  add_configuration(*sub, request);
+  sub->add_option("--method", request.method, "halving, exhaustive, random or local")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"halving", "exhaustive", "random", "local"}));
+  sub->add_option("--time", request.seconds, "seconds for all problems together")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--max-evals", request.max_evals, "measurements a problem, before the finals")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--seed", request.seed, "of the inputs and of --method random")
+      ->capture_default_str();
+  sub->add_flag("--resume,!--fresh", request.resume, "go on with the journal of a stopped search");
+  sub->add_option("--device", request.device, "CUDA ordinal");
+  sub->add_option("--devices", request.devices, "CUDA ordinals to measure on at once: 0,1,2,3")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_option("--wisdom-dir", request.wisdom_dir, "measurements; default: as the library");
+
+  sub = add("worker", "", "", worker);
+  sub->group("");
+  sub->add_option("--device", request.device);
+  sub->add_option("--cache-dir", request.cache_dir);
 
   sub = add("dump", "The source, PTX, SASS or resources of a problem's kernels.", kDumpExamples,
             dump);

@@ -1,6 +1,7 @@
 // What kda-tune was asked for.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -17,6 +18,16 @@ struct Request {
   std::vector<std::string> strategies, tunings;
   bool every_tuning = false;  // build: the whole space
   unsigned jobs = 0;          // build: compiles at once; 0: as many as cores
+
+  // tune
+  int device = -1;           // worker too
+  std::vector<int> devices;  // to measure on at once; empty: `device`
+  std::string wisdom_dir;    // empty: as the library
+  std::string method = "halving";
+  double seconds = 0;  // for all problems together; 0: no limit
+  int max_evals = 0;   // a problem; 0: no limit
+  std::uint64_t seed = 1;
+  bool resume = false;
 
   // dump
   std::string stage;  // empty: all

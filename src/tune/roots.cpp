@@ -1,0 +1,107 @@
+#include "tune/roots.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "tune/match.hpp"
+
+namespace kda::tune {
+
+namespace {
+
+namespace file = base::file;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr const char* kManifest = "manifest.json";
+
+// The same fault is not told twice.
+void warn_once(const std::string& path, const std::string& why) {
+  static std::mutex mutex;
+  static auto* told = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (!told->insert(path).second) return;
+  base::log::warn(fmt::format("wisdom: {} is passed over: {}", path, why));
+}
+
+bool is_digest(const std::string& name) {
+  return name.size() == 16 && std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+}  // namespace
+
+Known known(Record record, Source source, std::string path) {
+  std::string key = key_of(record.problem);
+  std::string family = family_of(record.problem);
+  return {std::make_shared<const Record>(std::move(record)), std::move(key), std::move(family),
+          source, std::move(path)};
+}
+
+std::string path_of(const std::string& root, const std::string& environment,
+                    const std::string& key) {
+  return fmt::format("{}/v1/{}/{}.json", root, environment, key);
+}
+
+std::shared_ptr<const Record> read_record(const std::string& path) {
+  std::string text;
+  if (const int error = file::read(path, kMostBytes, text)) {
+    if (error != ENOENT && error != ENOTDIR) warn_once(path, file::describe(error));
+    return nullptr;
+  }
+  Result<Record> record = parse_record(text);
+  if (!record) {
+    warn_once(path, record.status().message());
+    return nullptr;
+  }
+  return std::make_shared<const Record>(*std::move(record));
+}
+
+std::vector<std::string> record_paths(const std::string& root,
+                                      const std::function<bool(const std::string&)>& wanted) {
+  std::vector<std::string> paths;
+  std::vector<std::string> environments;
+  const std::string top = file::join(root, "v1");
+  if (root.empty() || file::list(top, environments) != 0) return paths;
+  for (const std::string& environment : environments) {
+    if (!is_digest(environment)) continue;
+    const std::string directory = file::join(top, environment);
+    std::string manifest;
+    // Without a manifest, the records themselves are asked.
+    if (wanted && file::read(file::join(directory, kManifest), kMostBytes, manifest) == 0 &&
+        !wanted(manifest)) {
+      continue;
+    }
+    std::vector<std::string> names;
+    if (file::list(directory, names) != 0) continue;
+    for (const std::string& name : names) {
+      if (name != kManifest && name.ends_with(".json"))
+        paths.push_back(file::join(directory, name));
+    }
+  }
+  return paths;
+}
+
+int write_record(const std::string& root, const Record& record) {
+  const std::string environment = digest(record.environment);
+  const std::string directory = fmt::format("{}/v1/{}", root, environment);
+  const std::string temporary = file::join(root, "v1/tmp");
+  if (const int error = file::make_directories(directory)) return error;
+  if (const int error = file::make_directories(temporary)) return error;
+  const std::string manifest = file::join(directory, kManifest);
+  std::string there;
+  if (file::read(manifest, kMostBytes, there) != 0) {
+    (void)file::publish(temporary, manifest, to_json(record.environment) + "\n");
+  }
+  return file::publish(temporary, path_of(root, environment, key_digest(record.problem)),
+                       to_json(record) + "\n");
+}
+
+}  // namespace kda::tune

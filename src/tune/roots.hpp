@@ -1,0 +1,37 @@
+// One directory of wisdom, read lazily: a single record by its name, or all.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tune/wisdom.hpp"
+
+namespace kda::tune {
+
+// A record with what lookups compare, computed once.
+struct Known {
+  std::shared_ptr<const Record> record;
+  std::string key, family;
+  Source source;
+  std::string path;  // empty: shipped, or not on disk
+};
+Known known(Record record, Source source, std::string path);
+
+// "<root>/v1/<environment>/<key>.json".
+std::string path_of(const std::string& root, const std::string& environment,
+                    const std::string& key);
+
+// Null where there is none; a damaged one is told of once and passed over.
+std::shared_ptr<const Record> read_record(const std::string& path);
+
+// Every file of the root that should be a record, environment by environment.  wanted: whether an
+// environment is worth its files, told by its manifest; empty: all are.
+std::vector<std::string> record_paths(const std::string& root,
+                                      const std::function<bool(const std::string&)>& wanted = {});
+
+// Writes the record, and its environment's manifest where there is none.  Answers 0 or errno.
+int write_record(const std::string& root, const Record& record);
+
+}  // namespace kda::tune
