@@ -8,7 +8,7 @@
 
 namespace kda {
 
-enum class Order { tight, loose, ahead };
+enum class Order { tight, loose, ahead, joint };
 enum class Decay { before, under };
 
 template <int chunk_, Order order_, Decay decay_, int warpgroups_, int early_, bool preload_,
@@ -30,6 +30,7 @@ constexpr int keys = 128;
 template <class d>
 struct Layout {
   using Factor = tile::Shared<type, d::chunk, keys>;
+  using Pair = tile::Shared<type, 2 * d::chunk, keys>;  // Kd above Qd
   using Square = tile::Shared<type, d::chunk, d::chunk>;
   static constexpr int value_row = d::warpgroups * 128 + 16;  // bytes; a unit more: no bank twice
   static constexpr int kd = 0;
@@ -52,10 +53,11 @@ KDA_DEVICE void hold(float (&x)[count][4]) {
   }
 }
 
-template <int count>
-KDA_DEVICE void pack(u32 (&a)[count / 2][4], const float (&x)[count][4]) {
+// As many columns as the operand has.
+template <int steps, int count>
+KDA_DEVICE void pack(u32 (&a)[steps][4], const float (&x)[count][4]) {
 #pragma unroll
-  for (int k = 0; k < count / 2; ++k) {
+  for (int k = 0; k < steps; ++k) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float* pair = x[2 * k + i / 2] + i % 2 * 2;
@@ -105,9 +107,9 @@ struct Chain {
     }
   }
 
-  // r = v^T, or r += v^T
-  template <bool add>
-  KDA_DEVICE void values(Rows& r, int c) const {
+  // The first tiles of r = v^T, or r += v^T
+  template <bool add, int count>
+  KDA_DEVICE void values(float (&r)[count][4], int c) const {
     const u32 from = slot(c) + L::v + lane_row();
 #pragma unroll
     for (int j = 0; j < tiles; j += 2) {
@@ -123,7 +125,8 @@ struct Chain {
     }
   }
 
-  KDA_DEVICE void store(const Rows& o) const {
+  // o: `tiles` of them.
+  KDA_DEVICE void store(const float (*o)[4]) const {
     const u32 to = shared + L::o + lane_row();
 #pragma unroll
     for (int j = 0; j < tiles; j += 2) {
@@ -147,6 +150,18 @@ struct Chain {
     }
   }
 
+  // [R | O1] = S [Kd; Qd]^T
+  KDA_DEVICE static void read_pair(float (&acc)[2 * tiles][4], const StateOperand& a, u32 pair,
+                                   int accumulate) {
+    const ptx::WgmmaTile tile(pair, 128, 0, 1024);
+#pragma unroll
+    for (int k = 0; k < keys / 16; ++k) {
+      ptx::wgmma_m64k16<type, 2 * d::chunk, 0>::run(
+          &acc[0][0], a[k], tile.at(k / 4 * L::Pair::panel_bytes + k % 4 * 32),
+          accumulate || k > 0);
+    }
+  }
+
   KDA_DEVICE static void write_state(State& s, const RowsOperand& a, u32 factor) {
     const ptx::WgmmaTile tile(factor, 128, L::Factor::panel_bytes, 1024);
 #pragma unroll
@@ -156,7 +171,7 @@ struct Chain {
   }
 
   // acc += R square^T
-  KDA_DEVICE static void read_rows(Rows& acc, const RowsOperand& a, u32 square) {
+  KDA_DEVICE static void read_rows(float (*acc)[4], const RowsOperand& a, u32 square) {
     const ptx::WgmmaTile tile(square, L::Square::row_bytes, 0, 8 * L::Square::row_bytes);
 #pragma unroll
     for (int c = 0; c < d::chunk / 16; ++c) {
@@ -167,6 +182,7 @@ struct Chain {
   struct Registers {
     State s;
     Rows r, o;
+    float ro[2][2 * tiles][4];  // joint
     StateOperand s_operand[2];
     RowsOperand r_operand[2];
   };
@@ -254,9 +270,45 @@ struct Chain {
   }
 
   template <int b>
+  KDA_DEVICE void joint(Registers& x, int c) const {
+    auto& s = x.s;
+    auto& ro = x.ro[b];
+    wait_for_slot();
+    pack(x.s_operand[0], s);
+    if (d::decay == Decay::before) decay(s, c);
+    if (d::preload) {
+      values<false>(ro, c);
+#pragma unroll
+      for (int i = tiles; i < 2 * tiles; ++i) ro[i][0] = ro[i][1] = ro[i][2] = ro[i][3] = 0.0F;
+    }
+    hold(ro);
+    ptx::wgmma_fence();
+    read_pair(ro, x.s_operand[0], slot(c) + L::kd, d::preload);
+    ptx::wgmma_commit();
+    if (d::decay != Decay::before) decay(s, c);
+    ptx::wgmma_wait<1>();  // O of the step before
+    hold(x.ro[1 - b]);
+    store(x.ro[1 - b] + tiles);
+    ptx::wgmma_wait<0>();
+    hold(ro);
+    if (!d::preload) values<true>(ro, c);
+    pack(x.r_operand[b], ro);
+    hold(s);
+    ptx::wgmma_fence();
+    write_state(s, x.r_operand[b], slot(c) + L::ak);
+    ptx::wgmma_commit();
+    read_rows(ro + tiles, x.r_operand[b], slot(c) + L::aq);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();
+    hold(s);
+  }
+
+  template <int b>
   KDA_DEVICE void step(Registers& x, int c) const {
     if constexpr (d::order == Order::ahead) {
       ahead<b>(x, c);
+    } else if constexpr (d::order == Order::joint) {
+      joint<b>(x, c);
     } else {
       tight_or_loose<b>(x, c);
     }

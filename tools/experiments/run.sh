@@ -15,7 +15,7 @@ build() {  # build <program> <source> <options...>
   [[ -x $built/$program ]]
 }
 
-programs=(chain_16 chain_32 chain_64 cluster pipes vote_16 vote_32)
+programs=(wgmma cluster pipes vote_16 vote_32 chain_16 chain_32 chain_64)
 pids=()
 for program in "${programs[@]}"; do
   chunk=${program#*_}
