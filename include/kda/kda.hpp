@@ -92,6 +92,9 @@ enum class Effort : std::int32_t {
                 // the device and record the winner: seconds, and device memory for the inputs
 };
 
+// What is done with the directory of compiled kernels.
+enum class CacheMode : std::int32_t { by_environment /* $KDA_CACHE */, off, read_only, read_write };
+
 struct Options {
   int device = -1;  // CUDA ordinal; -1 is the current context's device, else 0
   std::string
@@ -101,7 +104,8 @@ struct Options {
   double time_limit_seconds = 0;  // of Effort::measure, per problem; 0 is no limit
   Stream stream = nullptr;        // Effort::measure refuses while this one is being captured
   std::string cache_dir;          // compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache
-  std::string wisdom_dir;         // measurements; empty: $KDA_WISDOM_DIR, else beside the cache
+  CacheMode cache_mode = CacheMode::by_environment;
+  std::string wisdom_dir;  // measurements; empty: $KDA_WISDOM_DIR, else beside the cache
 
   // For tuning, tests and bug reports: force the choice.  Empty leaves it to the planner.
   std::string strategy;  // "chunk", "recurrent", ...: kda-tune list names them

@@ -21,6 +21,13 @@ constexpr Variable variables[] = {
     {"KDA_CACHE_DIR", "directory of the compiled kernels",
      "$XDG_CACHE_HOME/kda, else ~/.cache/kda"},
     {"KDA_CACHE", "off: memory only; ro: read the directory; rw: write it too", "rw"},
+    {"KDA_CACHE_PATH", "more directories and bundles to read kernels from, separated by colons",
+     "none"},
+    {"KDA_CACHE_MAX_SIZE", "bytes that the directory may hold: 500M, 2G", "1G"},
+    {"KDA_CACHE_TRUST_SHARED", "1: use a cache directory that others own or may write", "0"},
+    {"KDA_LOCK_TIMEOUT", "seconds to wait for another process that compiles the same kernel", "30"},
+    {"KDA_STRICT_TOOLCHAIN", "1: take from bundles only what this machine's NVRTC would make", "0"},
+    {"KDA_JIT", "off: never compile; a kernel that no cache or bundle holds is an error", "on"},
     {"KDA_WISDOM_DIR", "directory of the measurements", "wisdom, in the directory of the kernels"},
     {"KDA_WISDOM_PATH", "more such directories, read only, separated by colons", "none"},
     {"KDA_NVRTC_PATH", "libnvrtc to use: the library or its directory; no other is tried",
@@ -107,6 +114,25 @@ std::int64_t integer(const char* name, std::int64_t low, std::int64_t high, std:
   if (number && *number >= low && *number <= high) return *number;
   complain(fmt::format("{}={} is not a whole number from {} to {}; using the default", name,
                        quote(value), low, high));
+  return fallback;
+}
+
+bool flag(const char* name, bool fallback) {
+  const std::string value(trim(get(name)));
+  if (value.empty()) return fallback;
+  const std::optional<bool> given = parse_switch(value);
+  if (given) return *given;
+  complain(fmt::format("{}={} is neither 1 nor 0; using {}", name, quote(value), fallback ? 1 : 0));
+  return fallback;
+}
+
+std::int64_t bytes(const char* name, std::int64_t fallback) {
+  const std::string value(trim(get(name)));
+  if (value.empty()) return fallback;
+  const std::optional<std::int64_t> number = parse_bytes(value);
+  if (number) return *number;
+  complain(
+      fmt::format("{}={} is no size such as 500M or 2G; using the default", name, quote(value)));
   return fallback;
 }
 

@@ -31,6 +31,12 @@ std::size_t choice(const char* name, std::span<const std::string_view> words, st
 // The value as a number from low to high; else as choice().
 std::int64_t integer(const char* name, std::int64_t low, std::int64_t high, std::int64_t fallback);
 
+// 1/0, on/off, true/false, yes/no; else as choice().
+bool flag(const char* name, bool fallback);
+
+// The value as bytes, "500M" or "2G" or a plain number; else as choice().
+std::int64_t bytes(const char* name, std::int64_t fallback);
+
 // What was wrong with the environment so far, a sentence each: for kda-tune doctor.
 std::vector<std::string> complaints();
 

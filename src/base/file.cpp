@@ -3,20 +3,59 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <utility>
 
+#include "base/fault.hpp"
+
 namespace kda::base::file {
 namespace {
+
+// The step's call, unless a test wants it to fail: -1 and errno, as the call itself would.
+template <class Call>
+auto stepped(const char* step, Call call) -> decltype(call()) {
+  if (const int error = fault::at(step)) {
+    errno = error;
+    return -1;
+  }
+  return call();
+}
+
+// A file past RLIMIT_FSIZE ends the process by SIGXFSZ unless that is blocked; then it is an EFBIG.
+class NoSizeSignal {
+ public:
+  NoSizeSignal() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoSizeSignal() {
+    const int error = errno;
+    if (sigismember(&before_, SIGXFSZ) == 0) {
+      const timespec at_once{};
+      (void)sigtimedwait(&signal_, nullptr, &at_once);  // ours, if the limit was met
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  NoSizeSignal(const NoSizeSignal&) = delete;
+  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_{}, before_{};
+};
 
 class Descriptor {
  public:
@@ -37,17 +76,21 @@ class Descriptor {
   int fd_;
 };
 
-int open_again(const char* path, int flags, mode_t mode) {
+int open_again(const char* step, const char* path, int flags, mode_t mode) {
   int fd = -1;
   do {
-    fd = ::open(path, flags, mode);
+    fd = stepped(step, [&] { return ::open(path, flags, mode); });
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
 
+// In two pieces at least, so that tests may stop between them.
 int write_all(int fd, std::string_view contents) {
+  const NoSizeSignal blocked;
+  const std::size_t piece = contents.size() / 2 + 1;
   while (!contents.empty()) {
-    const ssize_t n = ::write(fd, contents.data(), contents.size());
+    const ssize_t n = stepped(
+        "write", [&] { return ::write(fd, contents.data(), std::min(piece, contents.size())); });
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;
     contents.remove_prefix(static_cast<std::size_t>(n));
@@ -56,12 +99,23 @@ int write_all(int fd, std::string_view contents) {
 }
 
 int write_new(const std::string& path, std::string_view contents) {
-  Descriptor file(
-      open_again(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  Descriptor file(open_again("create", path.c_str(),
+                             O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file.fd() < 0) return errno;
   if (const int error = write_all(file.fd(), contents)) return error;
-  if (::fsync(file.fd()) != 0) return errno;
+  if (stepped("fsync", [&] { return ::fsync(file.fd()); }) != 0) return errno;
+  if (const int error = fault::at("close")) return error;
   return file.close();
+}
+
+Info info_of(const struct stat& status) {
+  return {.bytes = static_cast<std::size_t>(status.st_size < 0 ? 0 : status.st_size),
+          .changed = status.st_mtim.tv_sec,
+          .owner = status.st_uid,
+          .directory = S_ISDIR(status.st_mode),
+          .link = S_ISLNK(status.st_mode),
+          .plain = S_ISREG(status.st_mode),
+          .others_write = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0};
 }
 
 }  // namespace
@@ -84,25 +138,37 @@ std::string absolute(std::string path) {
   return path;
 }
 
-int read(const std::string& path, std::size_t max_bytes, std::string& contents) {
+int info(const std::string& path, Info& info, bool itself) {
+  struct stat status {};
+  const int flags = itself ? AT_SYMLINK_NOFOLLOW : 0;
+  const auto call = [&] { return ::fstatat(AT_FDCWD, path.c_str(), &status, flags); };
+  if (stepped("stat", call) != 0) return errno;
+  info = info_of(status);
+  return 0;
+}
+
+int read(const std::string& path, std::size_t max_bytes, std::string& contents, Info* found) {
   // O_NONBLOCK: a fifo put in a file's place must not stop us.
-  Descriptor file(
-      open_again(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
+  Descriptor file(open_again("open", path.c_str(),
+                             O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
   if (file.fd() < 0) return errno;
   struct stat status {};
-  if (::fstat(file.fd(), &status) != 0) return errno;
-  if (!S_ISREG(status.st_mode)) return EINVAL;
-  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) > max_bytes) return EFBIG;
-  contents.resize(static_cast<std::size_t>(status.st_size));
+  if (stepped("fstat", [&] { return ::fstat(file.fd(), &status); }) != 0) return errno;
+  const Info info = info_of(status);
+  if (!info.plain) return EINVAL;
+  if (info.bytes > max_bytes) return EFBIG;
+  contents.resize(info.bytes);
   std::size_t done = 0;
   while (done < contents.size()) {
-    const ssize_t n = ::read(file.fd(), contents.data() + done, contents.size() - done);
+    const ssize_t n = stepped(
+        "read", [&] { return ::read(file.fd(), contents.data() + done, contents.size() - done); });
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;
     if (n == 0) break;  // it shrank under us
     done += static_cast<std::size_t>(n);
   }
   contents.resize(done);
+  if (found != nullptr) *found = info;
   return 0;
 }
 
@@ -115,7 +181,7 @@ int publish(const std::string& temporary, const std::string& path, std::string_v
     error = write_new(aside, contents);
   }
   if (error == EEXIST) return error;  // nothing of ours to clean up
-  if (error == 0 && ::rename(aside.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) error = move(aside, path);
   if (error != 0) (void)::unlink(aside.c_str());
   return error;
 }
@@ -142,12 +208,13 @@ int Appender::append(std::string_view text) { return fd_ < 0 ? EBADF : write_all
 
 int make_directories(const std::string& path) {
   if (path.empty()) return ENOENT;
-  if (::mkdir(path.c_str(), 0700) == 0) return 0;
+  const auto make = [&] { return stepped("mkdir", [&] { return ::mkdir(path.c_str(), 0700); }); };
+  if (make() == 0) return 0;
   if (errno == ENOENT) {
     const std::size_t slash = path.find_last_of('/');
     if (slash == std::string::npos || slash == 0) return ENOENT;
     if (const int error = make_directories(path.substr(0, slash))) return error;
-    if (::mkdir(path.c_str(), 0700) == 0) return 0;
+    if (make() == 0) return 0;
   }
   const int error = errno;
   struct stat status {};
@@ -156,12 +223,29 @@ int make_directories(const std::string& path) {
 }
 
 int move(const std::string& from, const std::string& to) {
-  return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+  const auto call = [&] { return ::rename(from.c_str(), to.c_str()); };
+  return stepped("rename", call) == 0 ? 0 : errno;
 }
 
-int remove(const std::string& path) { return ::unlink(path.c_str()) == 0 ? 0 : errno; }
+int remove(const std::string& path) {
+  return stepped("unlink", [&] { return ::unlink(path.c_str()); }) == 0 ? 0 : errno;
+}
+
+int remove_directory(const std::string& path) {
+  return stepped("rmdir", [&] { return ::rmdir(path.c_str()); }) == 0 ? 0 : errno;
+}
+
+int touch(const std::string& path) {
+  const auto call = [&] {
+    return ::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  };
+  return stepped("touch", call) == 0 ? 0 : errno;
+}
+
+std::int64_t now() { return std::time(nullptr); }
 
 int list(const std::string& directory, std::vector<std::string>& names) {
+  if (const int error = fault::at("list")) return error;
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(directory.c_str()), ::closedir);
   if (!open) return errno;
   names.clear();

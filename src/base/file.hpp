@@ -1,7 +1,9 @@
-// The only code that touches the filesystem.  Calls answer 0 or the errno that stopped them.
+// The only code that touches the filesystem, with base/file_lock.  Calls answer 0 or the errno that
+// stopped them.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,16 +18,28 @@ std::string join(std::string_view directory, std::string_view name);
 // From the working directory where it is relative; without trailing slashes.
 std::string absolute(std::string path);
 
+struct Info {
+  std::size_t bytes = 0;
+  std::int64_t changed = 0;  // seconds since the epoch; what touch() sets
+  unsigned owner = 0;
+  bool directory = false, link = false, plain = false;
+  bool others_write = false;  // the group or the world may
+};
+
+// Of what the path leads to, links followed or, with `itself`, not.
+int info(const std::string& path, Info& info, bool itself = false);
+
 // The whole of a regular file; symbolic links are not followed.  EFBIG above max_bytes, EINVAL for
-// anything but a file.
-int read(const std::string& path, std::size_t max_bytes, std::string& contents);
+// anything but a file.  `found` may be null.
+int read(const std::string& path, std::size_t max_bytes, std::string& contents,
+         Info* found = nullptr);
 
 // Writes a new file in `temporary` (a directory of the same filesystem), flushes it and renames it
 // to path: others see the old contents or the new, never a part.
 int publish(const std::string& temporary, const std::string& path, std::string_view contents);
 
-// A file that only grows, line by line; each line is the kernel's when append() returns, so a killed
-// process loses none.
+// A file that only grows, line by line; each line is the kernel's when append() returns, so a
+// killed process loses none.
 class Appender {
  public:
   enum class Start { anew, at_end };
@@ -47,6 +61,12 @@ int make_directories(const std::string& path);
 
 int move(const std::string& from, const std::string& to);
 int remove(const std::string& path);
+int remove_directory(const std::string& path);
+
+// Marks the file as used now.
+int touch(const std::string& path);
+// Seconds since the epoch, as touch() writes them.
+std::int64_t now();
 
 // Names of a directory's entries, sorted, without . and ..
 int list(const std::string& directory, std::vector<std::string>& names);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <cstdint>
 
 namespace kda::base {
 namespace {
@@ -137,6 +139,34 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
 }
 
 std::optional<double> parse_number(std::string_view text) { return parse_whole<double>(text); }
+
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  text = trim(text);
+  int shift = 0;
+  const std::string_view units = "KMGT";
+  if (!text.empty()) {
+    const std::size_t unit = units.find(static_cast<char>(std::toupper(text.back())));
+    if (unit != std::string_view::npos) {
+      shift = 10 * (static_cast<int>(unit) + 1);
+      text.remove_suffix(1);
+    }
+  }
+  const std::optional<std::int64_t> number = parse_integer(text);
+  if (!number || *number < 0 || *number > (INT64_MAX >> shift)) return std::nullopt;
+  return *number << shift;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  const char* units[] = {"kB", "MB", "GB", "TB"};
+  auto value = static_cast<double>(bytes) / 1000;
+  std::size_t unit = 0;
+  while (value >= 1000 && unit < 3) {
+    value /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, units[unit]);
+}
 
 std::optional<bool> parse_switch(std::string_view text) {
   const std::string word = lower(text);

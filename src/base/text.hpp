@@ -27,6 +27,11 @@ std::optional<double> parse_number(std::string_view text);
 // on/off, true/false, yes/no, 1/0
 std::optional<bool> parse_switch(std::string_view text);
 
+// Bytes: "1048576", "64K", "500M", "2G", in powers of 1024; never negative.
+std::optional<std::int64_t> parse_bytes(std::string_view text);
+// "3.2 MB", in powers of 1000, for people.
+std::string bytes_text(std::uint64_t bytes);
+
 struct Setting {
   std::string name, value;
 };

@@ -2,30 +2,65 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <exception>
 #include <future>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "base/env.hpp"
 #include "base/file.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
+#include "cache/bundle.hpp"
 #include "cache/entry_file.hpp"
+#include "cache/shipped.hpp"
 #include "cache/store.hpp"
 
 namespace kda::cache {
 
 namespace env = base::env;
+namespace file = base::file;
 
 using Shared = std::shared_ptr<const Entry>;
+using Flight = std::shared_future<Result<Found>>;
 
 namespace {
 
 std::string root_of(const std::string& directory) {
-  return directory.empty() ? env::cache_root() : base::file::absolute(directory);
+  return directory.empty() ? env::cache_root() : file::absolute(directory);
 }
+
+// What KDA_CACHE_PATH names.
+struct MoreRoots {
+  std::deque<Store> stores;
+  std::vector<std::shared_ptr<const Bundle>> bundles;
+
+  explicit MoreRoots(const std::string& path) {
+    for (const std::string_view word : base::split(path, ':')) {
+      if (!base::trim(word).empty()) add(file::absolute(std::string(base::trim(word))));
+    }
+  }
+
+  void add(const std::string& root) {
+    file::Info info;
+    const int error = file::info(root, info);
+    if (error == 0 && info.directory) {
+      stores.emplace_back(Store::Declared{}, root);
+      return;
+    }
+    Result<std::shared_ptr<const Bundle>> bundle = Bundle::read(root);
+    if (bundle) {
+      bundles.push_back(*std::move(bundle));
+    } else {
+      base::log::warn("cache: KDA_CACHE_PATH: " + bundle.status().message());
+    }
+  }
+};
 
 }  // namespace
 
@@ -35,6 +70,8 @@ const char* name_of(Origin origin) noexcept {
       return "memory";
     case Origin::disk:
       return "disk";
+    case Origin::bundle:
+      return "bundle";
     case Origin::built:
       return "built";
   }
@@ -42,16 +79,63 @@ const char* name_of(Origin origin) noexcept {
 }
 
 struct Cache::Impl {
-  explicit Impl(const std::string& directory) : store(root_of(directory), env::cache_mode()) {}
+  Impl(const std::string& directory, env::CacheMode wanted)
+      : mode(wanted),
+        store(root_of(directory), wanted),
+        more(wanted == env::CacheMode::off ? std::string() : env::get("KDA_CACHE_PATH")) {}
+
+  std::vector<std::shared_ptr<const Bundle>> bundles() const {
+    std::vector<std::shared_ptr<const Bundle>> all = more.bundles;
+    for (auto& bundle : linked_bundles()) all.push_back(std::move(bundle));
+    return all;
+  }
+
+  // On disk or in a bundle, by the whole key.
+  std::optional<Found> find(const Key& key) {
+    std::optional<Entry> entry = store.find(key);
+    for (Store& other : more.stores) {
+      if (!entry) entry = other.find(key);
+    }
+    if (entry) return Found{std::make_shared<const Entry>(*std::move(entry)), Origin::disk};
+    const auto fits = [&](const Stored& stored) { return stored.key_text == key.text(); };
+    return find_in_bundles(key, fits);
+  }
+
+  template <class Fits>
+  std::optional<Found> find_in_bundles(const Key& key, Fits fits) const {
+    const auto all = bundles();
+    if (all.empty()) return std::nullopt;
+    const std::string digest = portable_digest(key.fields());
+    for (const auto& bundle : all) {
+      for (const std::string_view contents : bundle->find(digest)) {
+        Stored stored;
+        const std::string trouble = decode(contents, stored);
+        if (!trouble.empty()) {
+          base::log::warn(
+              fmt::format("cache: an entry of bundle {} is damaged ({})", bundle->name(), trouble));
+        } else if (fits(stored)) {
+          return Found{std::make_shared<const Entry>(std::move(stored.entry)), Origin::bundle};
+        }
+      }
+    }
+    return std::nullopt;
+  }
 
   // Throws nothing: others may be waiting for the answer.
   Result<Found> find_or_build(const Key& key, const std::function<Result<Entry>()>& build) try {
-    if (std::optional<Entry> entry = store.find(key)) {
-      return Found{std::make_shared<const Entry>(*std::move(entry)), Origin::disk};
-    }
+    std::optional<Found> found = find(key);
+    if (found) return *std::move(found);
+    // Another process may be at it; once it is not, look again.
+    const BuildLocks::Held lock = store.lock(key, [&] {
+      found = find(key);
+      return found.has_value();
+    });
+    if (!found && lock) found = find(key);
+    if (found) return *std::move(found);
+
     Result<Entry> entry = build();
     if (!entry) return entry.status();
-    const std::string trouble = check(key, *entry);
+    const std::string trouble = check(key.fields(), *entry);
     if (!trouble.empty()) {
       return Status(Code::compile_failed, "the compiler's result is refused: " + trouble);
     }
@@ -61,22 +145,64 @@ struct Cache::Impl {
     return Status(Code::compile_failed, fmt::format("the build threw: {}", error.what()));
   }
 
+  // Those of a parent process's threads end there and not here.
+  void drop_inherited_flights() {
+    if (forks == base::forks()) return;
+    forks = base::forks();
+    flights.clear();
+  }
+
+  const env::CacheMode mode;
   Store store;
-  std::mutex mutex;  // guards the rest; never held over a read or a build
+  MoreRoots more;
+  base::ForkMutex mutex{base::ForkRank::cache};  // guards the rest; never held over a read or build
   std::unordered_map<std::string, Shared> memory;
-  std::unordered_map<std::string, std::shared_future<Result<Found>>> flights;
+  std::unordered_map<std::string, Shared> shipped;  // by portable digest
+  std::unordered_map<std::string, Flight> flights;
+  unsigned forks = base::forks();
 };
 
-Cache::Cache(const std::string& directory) : impl_(std::make_unique<Impl>(directory)) {}
+Cache::Cache(const std::string& directory, env::CacheMode mode)
+    : impl_(std::make_unique<Impl>(directory, mode)) {}
 Cache::~Cache() = default;
 
 const std::string& Cache::directory() const noexcept { return impl_->store.root(); }
+env::CacheMode Cache::mode() const noexcept { return impl_->mode; }
+
+std::vector<std::string> Cache::more_directories() const {
+  std::vector<std::string> roots;
+  for (const Store& store : impl_->more.stores) roots.push_back(store.root());
+  return roots;
+}
+
+std::vector<std::shared_ptr<const Bundle>> Cache::bundles() const { return impl_->bundles(); }
+
+std::optional<Found> Cache::find_shipped(const Key& key) {
+  if (impl_->bundles().empty() || env::flag("KDA_STRICT_TOOLCHAIN", false) ||
+      !env::get("NVRTC_APPEND_FLAGS").empty()) {
+    return std::nullopt;
+  }
+  const std::string digest = portable_digest(key.fields());
+  {
+    const std::lock_guard lock(impl_->mutex);
+    const auto hit = impl_->shipped.find(digest);
+    if (hit != impl_->shipped.end()) return Found{hit->second, Origin::memory};
+  }
+  const auto fits = [&](const Stored& stored) { return portable_digest(stored.key) == digest; };
+  std::optional<Found> found = impl_->find_in_bundles(key, fits);
+  if (found) {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->shipped.emplace(digest, found->entry);
+  }
+  return found;
+}
 
 Result<Found> Cache::get(const Key& key, const std::function<Result<Entry>()>& build) {
   std::promise<Result<Found>> promise;
-  std::shared_future<Result<Found>> other;
+  Flight other;
   {
     const std::lock_guard lock(impl_->mutex);
+    impl_->drop_inherited_flights();
     if (const auto hit = impl_->memory.find(key.text()); hit != impl_->memory.end()) {
       return Found{hit->second, Origin::memory};
     }
@@ -107,14 +233,14 @@ Result<Found> Cache::get(const Key& key, const std::function<Result<Entry>()>& b
   return found;
 }
 
-std::shared_ptr<Cache> shared_cache(const std::string& directory) {
-  // Leaked, as plans may be made during exit.  KDA_CACHE may change between two calls.
-  static auto* mutex = new std::mutex;
-  static auto* caches =
-      new std::map<std::pair<std::string, env::CacheMode>, std::shared_ptr<Cache>>;
+std::shared_ptr<Cache> shared_cache(const std::string& directory, env::CacheMode mode) {
+  // Leaked, as plans may be made during exit.  The environment may change between two calls.
+  using Words = std::tuple<std::string, env::CacheMode, std::string>;
+  static auto* mutex = new base::ForkMutex(base::ForkRank::caches);
+  static auto* caches = new std::map<Words, std::shared_ptr<Cache>>;
   const std::lock_guard lock(*mutex);
-  std::shared_ptr<Cache>& cache = (*caches)[{root_of(directory), env::cache_mode()}];
-  if (!cache) cache = std::make_shared<Cache>(directory);
+  std::shared_ptr<Cache>& cache = (*caches)[{root_of(directory), mode, env::get("KDA_CACHE_PATH")}];
+  if (!cache) cache = std::make_shared<Cache>(directory, mode);
   return cache;
 }
 

@@ -3,8 +3,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "base/env.hpp"
 #include "cache/key.hpp"
 #include "compile/resources.hpp"
 #include "kda/status.hpp"
@@ -18,7 +21,9 @@ struct Entry {
   compile::Resources resources;
 };
 
-enum class Origin { memory, disk, built };
+class Bundle;
+
+enum class Origin { memory, disk, bundle, built };
 const char* name_of(Origin origin) noexcept;
 
 struct Found {
@@ -26,28 +31,40 @@ struct Found {
   Origin origin;
 };
 
-// Any number of threads at once.  One build a key is in flight in the process; its error reaches
-// every waiter and is not remembered.
+// Any number of threads at once, and of processes.  One build a key is in flight in the process
+// and, where locks can be had, on the machine; its error reaches every waiter and is not
+// remembered.
 class Cache {
  public:
   // directory empty: $KDA_CACHE_DIR, else $XDG_CACHE_HOME/kda, else ~/.cache/kda, else memory only.
-  // Trouble with the directory is logged once and never fails a call.
-  explicit Cache(const std::string& directory);
+  // Behind it come the directories and bundles of KDA_CACHE_PATH, to read only.  Trouble with any
+  // of them is logged once and never fails a call.
+  explicit Cache(const std::string& directory, base::env::CacheMode mode = base::env::cache_mode());
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
 
   Result<Found> get(const Key& key, const std::function<Result<Entry>()>& build);
 
+  // In the bundles, whichever compiler made it: the key need not name one.  Nothing where
+  // KDA_STRICT_TOOLCHAIN or NVRTC_APPEND_FLAGS ask for this machine's own code; get() looks there
+  // too, for the whole key.
+  std::optional<Found> find_shipped(const Key& key);
+
   // Where entries live; empty when memory only.
   const std::string& directory() const noexcept;
+  base::env::CacheMode mode() const noexcept;
+  // KDA_CACHE_PATH's directories, and the bundles there and in the program.
+  std::vector<std::string> more_directories() const;
+  std::vector<std::shared_ptr<const Bundle>> bundles() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// The process's cache for a directory: the same object for the same directory.
-std::shared_ptr<Cache> shared_cache(const std::string& directory);
+// The process's cache for a directory and mode: the same object for the same words.
+std::shared_ptr<Cache> shared_cache(const std::string& directory,
+                                    base::env::CacheMode mode = base::env::cache_mode());
 
 }  // namespace kda::cache

@@ -6,6 +6,7 @@
 
 #include "base/digest.hpp"
 #include "base/text.hpp"
+#include "cache/bytes.hpp"
 #include "cache/fields.hpp"
 
 namespace kda::cache {
@@ -14,18 +15,6 @@ namespace {
 constexpr std::string_view kMagic = "kdaobj1\n";
 constexpr std::size_t kPrefixBytes = 8 + 8 + 8;
 constexpr std::size_t kDigestBytes = 32;
-
-void append_size(std::string& text, std::uint64_t size) {
-  for (int byte = 0; byte < 8; ++byte) text += static_cast<char>(size >> (8 * byte) & 0xFF);
-}
-
-std::uint64_t size_at(std::string_view text, std::size_t offset) {
-  std::uint64_t size = 0;
-  for (std::size_t byte = 0; byte < 8; ++byte) {
-    size |= std::uint64_t{static_cast<unsigned char>(text[offset + byte])} << (8 * byte);
-  }
-  return size;
-}
 
 // One row a number of Resources.
 struct Number {
@@ -52,25 +41,23 @@ std::string encode_header(const Key& key, const Entry& entry) {
   return header;
 }
 
-std::string decode_header(std::string_view header, const Key& key, Entry& entry) {
+std::string decode_header(std::string_view header, Stored& stored) {
   const std::optional<Fields> fields = parse_fields(header);
   if (!fields) return "its header does not parse";
-  const auto value = [&](std::string_view name) -> const std::string* {
-    for (const auto& field : *fields) {
-      if (field.first == name) return &field.second;
-    }
-    return nullptr;
-  };
-  const std::string* key_text = value("key");
-  const std::string* symbol = value("entry");
-  const std::string* target = value("target");
-  const std::string* milliseconds = value("compile_milliseconds");
+  const std::string* key_text = value_of(*fields, "key");
+  const std::string* symbol = value_of(*fields, "entry");
+  const std::string* target = value_of(*fields, "target");
+  const std::string* milliseconds = value_of(*fields, "compile_milliseconds");
   if (!key_text || !symbol || !target || !milliseconds) return "its header lacks a field";
-  if (*key_text != key.text()) return "it belongs to another key";
+  std::optional<Fields> key = parse_fields(*key_text);
+  if (!key) return "its key does not parse";
+  stored.key_text = *key_text;
+  stored.key = *std::move(key);
+  Entry& entry = stored.entry;
   entry.entry = *symbol;
   entry.target = *target;
   for (const Number& row : numbers) {
-    const std::string* text = value(row.name);
+    const std::string* text = value_of(*fields, row.name);
     const std::optional<std::int64_t> number =
         text != nullptr ? base::parse_integer(*text) : std::nullopt;
     if (!number) return fmt::format("its header lacks {}", row.name);
@@ -85,38 +72,48 @@ std::string decode_header(std::string_view header, const Key& key, Entry& entry)
 std::string encode(const Key& key, const Entry& entry) {
   const std::string header = encode_header(key, entry);
   std::string file(kMagic);
-  append_size(file, header.size());
-  append_size(file, entry.cubin.size());
+  append_number(file, header.size());
+  append_number(file, entry.cubin.size());
   file += header;
   file += entry.cubin;
   file += base::digest(file);
   return file;
 }
 
-std::string decode(std::string_view file, const Key& key, Entry& entry) {
+std::string Stored::digest() const { return base::digest(key_text); }
+
+std::string decode(std::string_view file, Stored& stored) {
   if (file.size() < kPrefixBytes + kDigestBytes) {
     return fmt::format("it is {} bytes short", kPrefixBytes + kDigestBytes - file.size());
   }
   if (!file.starts_with(kMagic)) return "it is no entry of this version";
-  const std::uint64_t header_bytes = size_at(file, 8);
-  const std::uint64_t cubin_bytes = size_at(file, 16);
+  const std::uint64_t header_bytes = number_at(file, 8);
+  const std::uint64_t cubin_bytes = number_at(file, 16);
   if (header_bytes > kMaxHeaderBytes || cubin_bytes > kMaxCubinBytes ||
       file.size() != kPrefixBytes + header_bytes + cubin_bytes + kDigestBytes) {
     return "its size is not what it says";
   }
   const std::string_view covered = file.substr(0, file.size() - kDigestBytes);
   if (base::digest(covered) != file.substr(covered.size())) return "its digest does not match";
-  entry.cubin = covered.substr(kPrefixBytes + header_bytes);
-  std::string trouble = decode_header(covered.substr(kPrefixBytes, header_bytes), key, entry);
-  return trouble.empty() ? check(key, entry) : trouble;
+  stored.entry.cubin = covered.substr(kPrefixBytes + header_bytes);
+  std::string trouble = decode_header(covered.substr(kPrefixBytes, header_bytes), stored);
+  return trouble.empty() ? check(stored.key, stored.entry) : trouble;
 }
 
-std::string check(const Key& key, const Entry& entry) {
+std::string decode(std::string_view file, const Key& key, Entry& entry) {
+  Stored stored;
+  std::string trouble = decode(file, stored);
+  if (!trouble.empty()) return trouble;
+  if (stored.key_text != key.text()) return "it belongs to another key";
+  entry = std::move(stored.entry);
+  return {};
+}
+
+std::string check(const Fields& key, const Entry& entry) {
   if (entry.cubin.empty()) return "its cubin is empty";
-  for (const auto& [name, value] : key.fields()) {
-    if (name == "target" && value != entry.target) {
-      return fmt::format("it is for {}, not {}", base::quote(entry.target), value);
-    }
+  const std::string* target = value_of(key, "target");
+  if (target != nullptr && *target != entry.target) {
+    return fmt::format("it is for {}, not {}", base::quote(entry.target), *target);
   }
   return {};
 }

@@ -23,10 +23,22 @@ constexpr std::size_t kMaxFileBytes = kMaxHeaderBytes + kMaxCubinBytes + 64;
 
 std::string encode(const Key& key, const Entry& entry);
 
-// What is wrong with the file as the key's entry; empty when it is whole, and `entry` filled.
+// What a file holds, whatever it was looked up for.
+struct Stored {
+  std::string key_text;
+  Fields key;
+  Entry entry;
+
+  std::string digest() const;  // of the key: the file's name
+};
+
+// What is wrong with the file; empty when it is whole, and `stored` filled.
+std::string decode(std::string_view file, Stored& stored);
+
+// The same for the file as the key's entry.
 std::string decode(std::string_view file, const Key& key, Entry& entry);
 
 // What makes an entry unfit for the key, on disk or fresh from the compiler; empty when it fits.
-std::string check(const Key& key, const Entry& entry);
+std::string check(const Fields& key, const Entry& entry);
 
 }  // namespace kda::cache

@@ -1,7 +1,6 @@
 #include "cache/key.hpp"
 
 #include "base/digest.hpp"
-#include "cache/fields.hpp"
 
 namespace kda::cache {
 
@@ -11,5 +10,20 @@ void Key::add(std::string name, std::string value) {
 }
 
 std::string Key::digest() const { return base::digest(text_); }
+
+std::string portable_digest(const Fields& fields) {
+  std::string text;
+  for (const auto& [name, value] : fields) {
+    if (name != kCompilerField) append_field(text, name, value);
+  }
+  return base::digest(text);
+}
+
+const std::string* value_of(const Fields& fields, std::string_view name) {
+  for (const auto& field : fields) {
+    if (field.first == name) return &field.second;
+  }
+  return nullptr;
+}
 
 }  // namespace kda::cache

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
+
+#include "cache/fields.hpp"
 
 namespace kda::cache {
+
+// The field that says which compiler; all others say what was compiled.
+constexpr std::string_view kCompilerField = "compiler";
 
 class Key {
  public:
@@ -16,13 +20,17 @@ class Key {
   const std::string& text() const noexcept { return text_; }
   // 32 hex digits over text().
   std::string digest() const;
-  const std::vector<std::pair<std::string, std::string>>& fields() const noexcept {
-    return fields_;
-  }
+  const Fields& fields() const noexcept { return fields_; }
 
  private:
   std::string text_;
-  std::vector<std::pair<std::string, std::string>> fields_;
+  Fields fields_;
 };
+
+// The digest of a key but for its compiler: what a bundle is searched by.
+std::string portable_digest(const Fields& fields);
+
+// The value of the first field of that name; null where there is none.
+const std::string* value_of(const Fields& fields, std::string_view name);
 
 }  // namespace kda::cache

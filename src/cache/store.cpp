@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <limits>
 #include <string_view>
 #include <utility>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/trust.hpp"
 #include "cache/entry_file.hpp"
+#include "cache/sweep.hpp"
 
 namespace kda::cache {
 namespace {
 
+namespace env = base::env;
 namespace file = base::file;
 namespace log = base::log;
 
@@ -28,28 +32,42 @@ constexpr std::string_view kTag =
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Kernels that libkda compiled; safe to delete.  See https://bford.info/cachedir/\n";
 
-int write(const std::string& root, const std::string& path, const std::string& contents) {
-  const std::string temporary = root + "/v1/tmp";
-  if (const int error = file::make_directories(temporary)) return error;
-  std::string ignored;
-  if (file::stamp(root + "/CACHEDIR.TAG", ignored) == ENOENT) {
-    (void)file::publish(temporary, root + "/CACHEDIR.TAG", kTag);
+int write(const Layout& at, const std::string& path, const std::string& contents) {
+  if (const int error = file::make_directories(at.temporary())) return error;
+  file::Info ignored;
+  if (file::info(at.tag(), ignored) == ENOENT) {
+    (void)file::publish(at.temporary(), at.tag(), kTag);
   }
   if (const int error = file::make_directories(path.substr(0, path.find_last_of('/')))) {
     return error;
   }
-  return file::publish(temporary, path, contents);
+  return file::publish(at.temporary(), path, contents);
 }
+
+std::string trusted(std::string root, env::CacheMode mode) {
+  if (mode == env::CacheMode::off) return {};
+  const std::string why = base::distrust(root);
+  if (why.empty()) return root;
+  log::warn(fmt::format("cache: {}; kernels are kept in memory only", why));
+  return {};
+}
+
+constexpr std::size_t kNeverSwept = std::numeric_limits<std::size_t>::max() / 2;
 
 }  // namespace
 
-Store::Store(std::string root, base::env::CacheMode mode)
-    : root_(mode == base::env::CacheMode::off ? std::string() : std::move(root)),
-      writes_(mode == base::env::CacheMode::read_write) {}
+Store::Store(std::string root, bool writes, bool declared)
+    : root_(std::move(root)),
+      at_(root_),
+      writes_(writes && !root_.empty()),
+      declared_(declared),
+      locks_(writes_ ? at_.locks() : std::string()),
+      unswept_(kNeverSwept) {}
 
-std::string Store::path_of(const std::string& digest) const {
-  return fmt::format("{}/v1/objects/{}/{}.kdo", root_, digest.substr(0, 2), digest);
-}
+Store::Store(std::string root, env::CacheMode mode)
+    : Store(trusted(std::move(root), mode), mode == env::CacheMode::read_write, false) {}
+
+Store::Store(Declared, std::string root) : Store(std::move(root), false, true) {}
 
 void Store::warn_once(std::atomic<bool>& warned, const std::string& text) {
   log::write(warned.exchange(true) ? LogLevel::debug : LogLevel::warn, text);
@@ -58,9 +76,10 @@ void Store::warn_once(std::atomic<bool>& warned, const std::string& text) {
 std::optional<Entry> Store::find(const Key& key) {
   if (root_.empty()) return std::nullopt;
   const std::string digest = key.digest();
-  const std::string path = path_of(digest);
+  const std::string path = at_.entry(digest);
   std::string contents;
-  if (const int error = file::read(path, kMaxFileBytes, contents)) {
+  file::Info info;
+  if (const int error = file::read(path, kMaxFileBytes, contents, &info)) {
     if (is_no_entry(error)) {
       set_aside(path, digest, "it is no plain file of a sane size");
     } else if (!is_plain_miss(error)) {
@@ -70,27 +89,52 @@ std::optional<Entry> Store::find(const Key& key) {
     return std::nullopt;
   }
   Entry entry;
-  const std::string trouble = decode(contents, key, entry);
-  if (trouble.empty()) return entry;
-  set_aside(path, digest, trouble);
-  return std::nullopt;
+  std::string trouble = decode(contents, key, entry);
+  if (!declared_ && !base::trusts_owner(info.owner)) trouble = "it belongs to another user";
+  if (!trouble.empty()) {
+    set_aside(path, digest, trouble);
+    return std::nullopt;
+  }
+  if (writes_ && is_worn(info.changed, file::now(), kRenewSeconds)) (void)file::touch(path);
+  return entry;
 }
 
 void Store::set_aside(const std::string& path, const std::string& digest, const std::string& why) {
   warn_once(warned_bad_, fmt::format("cache: {} is damaged ({}); compiling again", path, why));
   if (!writes_) return;
-  const std::string bad = root_ + "/v1/bad";
-  if (file::make_directories(bad) != 0 || file::move(path, bad + "/" + digest + ".kdo") != 0) {
+  if (file::make_directories(at_.bad()) != 0 ||
+      file::move(path, at_.bad() + "/" + digest + ".kdo") != 0) {
     (void)file::remove(path);
   }
 }
 
+BuildLocks::Held Store::lock(const Key& key, const std::function<bool()>& arrived) {
+  return locks_.acquire(key.digest(), arrived);
+}
+
 void Store::publish(const Key& key, const Entry& entry) {
-  if (root_.empty() || !writes_) return;
-  if (const int error = write(root_, path_of(key.digest()), encode(key, entry))) {
+  if (!writes_) return;
+  const std::string contents = encode(key, entry);
+  if (const int error = write(at_, at_.entry(key.digest()), contents)) {
     warn_once(warned_write_,
               fmt::format("cache: cannot write to {}: {}; kernels are kept in memory only", root_,
                           file::describe(error)));
+  } else {
+    sweep_after(contents.size());
+  }
+}
+
+// Every entry is looked at on the first publish of a process, and then whenever it has written a
+// twentieth of what the directory may hold.
+void Store::sweep_after(std::size_t bytes) {
+  const std::int64_t cap = env::bytes("KDA_CACHE_MAX_SIZE", kDefaultMaxBytes);
+  const std::size_t since = unswept_ += bytes;
+  if (since < static_cast<std::size_t>(cap / 20)) return;
+  unswept_ = 0;
+  const Swept swept = sweep(root_, cap, cap / 5 * 4);
+  if (swept.entries + swept.leftovers > 0) {
+    log::info(fmt::format("cache: {} entries and {} leftovers of {} went; {} bytes are left",
+                          swept.entries, swept.leftovers, root_, swept.kept_bytes));
   }
 }
 

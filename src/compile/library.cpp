@@ -11,6 +11,7 @@
 
 #include "base/env.hpp"
 #include "base/file.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 
@@ -208,9 +209,9 @@ std::unique_ptr<const Nvrtc> search(Search& search) {
 }  // namespace
 
 Result<const Nvrtc*> open_nvrtc(const std::string& expected) {
-  static std::mutex mutex;
+  static auto* mutex = new base::ForkMutex(base::ForkRank::nvrtc);  // leaked, as what it guards
   static const Nvrtc* opened = nullptr;  // never freed: usable during exit
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(*mutex);
   if (opened == nullptr) {
     Search attempt;
     auto found = expected.empty() ? search(attempt) : attempt.open(expected);

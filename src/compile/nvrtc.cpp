@@ -27,6 +27,8 @@ class Program {
     }
     std::vector<const char*> flags;
     for (const std::string& option : job.options) flags.push_back(option.c_str());
+    // From 12.9 on NVRTC keeps a cache of its own, whose hits bring no report.
+    if (nvrtc.major > 12 || nvrtc.minor >= 9) flags.push_back("--no-cache");
     result_ = nvrtc.CreateProgram(&program_, job.source.c_str(), kSourceName,
                                   static_cast<int>(headers.size()), texts.data(), names.data());
     if (result_ == NVRTC_SUCCESS) {

@@ -29,7 +29,8 @@ struct Build {
   Resources resources;
 };
 
-// The flags for a target, in order; a part of the cache key.
+// The flags for a target, in order; a part of the cache key.  Any NVRTC takes them, so that none
+// need be there to ask for them.
 std::vector<std::string> options(std::string_view target);
 
 // Fails with compile_failed: NVRTC is missing (paths tried, what would do), too old, or refused the

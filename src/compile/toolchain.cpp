@@ -9,8 +9,10 @@
 #include "base/digest.hpp"
 #include "base/env.hpp"
 #include "base/file.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "base/trust.hpp"
 #include "compile/library.hpp"
 #include "compile/nvrtc.hpp"
 
@@ -23,9 +25,15 @@ namespace file = base::file;
 constexpr std::size_t kMaxNoteBytes = 1 << 16;
 constexpr std::size_t kMaxRecords = 8;  // toolchains a machine switches between
 
-struct State {
-  std::mutex mutex;
+// Where the note lies.
+struct Place {
   std::string directory;
+  env::CacheMode mode;
+};
+
+struct State {
+  base::ForkMutex mutex{base::ForkRank::toolchain};
+  std::optional<Place> place;
   std::optional<Toolchain> known;
 };
 
@@ -119,8 +127,15 @@ std::string probe(const Nvrtc& nvrtc) {
   return parse_build(ptx);
 }
 
-Result<Toolchain> find(const std::string& directory) {
-  const env::CacheMode mode = env::cache_mode();
+Place place_by_environment() {
+  std::string directory = env::cache_root();
+  // A planted note would name a compiler that was not asked.
+  if (!base::distrust(directory).empty()) directory.clear();
+  return {directory, env::cache_mode()};
+}
+
+Result<Toolchain> find(const Place& place) {
+  const auto& [directory, mode] = place;
   const bool reads = mode != env::CacheMode::off && !directory.empty();
   const std::string path = reads ? directory + "/toolchain.txt" : std::string();
   std::vector<Record> records = read_note(path);
@@ -175,17 +190,17 @@ Result<Toolchain> toolchain() {
   State& to = state();
   const std::lock_guard lock(to.mutex);
   if (!to.known) {
-    Result<Toolchain> found = find(to.directory.empty() ? env::cache_root() : to.directory);
+    Result<Toolchain> found = find(to.place ? *to.place : place_by_environment());
     if (!found) return found;
     to.known = *std::move(found);
   }
   return *to.known;
 }
 
-void keep_toolchain_note_in(const std::string& directory) {
+void keep_toolchain_note_in(const std::string& directory, env::CacheMode mode) {
   State& to = state();
   const std::lock_guard lock(to.mutex);
-  to.directory = directory;
+  to.place = Place{directory, mode};
 }
 
 }  // namespace kda::compile

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/env.hpp"
 #include "kda/status.hpp"
 
 namespace kda::compile {
@@ -17,8 +18,9 @@ struct Toolchain {
 // disk, which a start with every kernel cached can save.
 Result<Toolchain> toolchain();
 
-// Keeps the note in this directory instead of env::cache_root().  Before the first toolchain().
-void keep_toolchain_note_in(const std::string& directory);
+// Keeps the note in this directory (empty: nowhere), as the mode says, instead of where the
+// environment says.  Before the first toolchain().
+void keep_toolchain_note_in(const std::string& directory, base::env::CacheMode mode);
 
 // "CL-36424714 V13.0.88" from the comment that opens NVRTC's PTX; empty when there is none.
 std::string parse_build(std::string_view ptx);

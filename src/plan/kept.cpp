@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 
 namespace kda::plan {
@@ -20,7 +21,7 @@ struct Row {
 };
 
 struct Rows {
-  std::mutex mutex;
+  base::ForkMutex mutex{base::ForkRank::plans};
   std::list<Row> list;  // the last used first
 };
 

@@ -32,6 +32,20 @@ Result<int> ordinal_for(const Options& options) {
   return device::ordinal_of(options.device);
 }
 
+base::env::CacheMode mode_of(const Options& options) {
+  switch (options.cache_mode) {
+    case CacheMode::off:
+      return base::env::CacheMode::off;
+    case CacheMode::read_only:
+      return base::env::CacheMode::read_only;
+    case CacheMode::read_write:
+      return base::env::CacheMode::read_write;
+    case CacheMode::by_environment:
+      break;
+  }
+  return base::env::cache_mode();
+}
+
 // Fills in each draft's plan, or its status.
 void build_all(std::vector<Draft>& drafts, const Options& options) {
   const Result<device::Device> device = device_of(options);
@@ -47,7 +61,8 @@ void build_all(std::vector<Draft>& drafts, const Options& options) {
     draft.choice = *std::move(choice);
     recipes.push_back(std::move(draft.choice->recipe));
   }
-  const std::shared_ptr<cache::Cache> cache = cache::shared_cache(options.cache_dir);
+  const std::shared_ptr<cache::Cache> cache =
+      cache::shared_cache(options.cache_dir, mode_of(options));
   auto built = program::build_all(std::move(recipes), *device, *cache);
   auto next = built.begin();
   for (Draft& draft : drafts) {

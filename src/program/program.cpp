@@ -34,24 +34,37 @@ Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stag
 }
 
 Result<cache::Entry> compile_unit(const Unit& unit) {
+  if (!base::env::flag("KDA_JIT", true)) {
+    return Status(Code::compile_failed,
+                  fmt::format("KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); "
+                              "kda-tune bundle create makes one",
+                              unit.job.entry, unit.job.target, unit.key.digest()));
+  }
   Result<compile::Build> built = compile::compile(unit.job, headers());
   if (!built) return built.status();
   return cache::Entry{unit.job.entry, unit.job.target, std::move(built->cubin), built->resources};
 }
 
-Result<Ready> find_or_compile(const compose::Recipe& recipe, const compose::Stage& stage,
-                              const device::Device& device, cache::Cache& cache) {
+// A bundle's kernel wants no compiler, not even to know which it would be.
+Result<cache::Found> find_or_compile(Unit& unit, cache::Cache& cache) {
+  if (std::optional<cache::Found> shipped = cache.find_shipped(unit.key)) return *shipped;
+  if (Status status = add_compiler(unit); !status) return status;
+  return cache.get(unit.key, [&] { return compile_unit(unit); });
+}
+
+Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& stage,
+                         const device::Device& device, cache::Cache& cache) {
   if (stage.shared_bytes > device.shared_per_block)
     return too_much_shared(recipe, stage, 0, device);
-  Result<Unit> unit = unit_of(stage, device);
+  Result<Unit> unit = portable_unit_of(stage, device);
   if (!unit) return unit.status();
-  Result<cache::Found> found = cache.get(unit->key, [&] { return compile_unit(*unit); });
+  const Result<cache::Found> found = find_or_compile(*unit, cache);
   if (!found) return found.status();
   const auto fixed = static_cast<std::size_t>(found->entry->resources.static_shared_bytes);
   if (fixed + stage.shared_bytes > device.shared_per_block) {
     return too_much_shared(recipe, stage, fixed, device);
   }
-  return Ready{std::move(unit->path), std::move(*found)};
+  return Ready{std::move(unit->path), *found};
 }
 
 unsigned default_threads() {
@@ -121,12 +134,12 @@ std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
   }
 
   // Beside the kernels: a start that finds all of them there need not open NVRTC.
-  if (!cache.directory().empty()) compile::keep_toolchain_note_in(cache.directory());
+  compile::keep_toolchain_note_in(cache.directory(), cache.mode());
   if (threads == 0) threads = default_threads();
   std::vector<std::optional<Result<Ready>>> ready(queue.size());
   in_parallel(queue.size(), threads, [&](std::size_t i) {
     try {
-      ready[i] = find_or_compile(*queue[i].recipe, *queue[i].stage, device, cache);
+      ready[i] = make_ready(*queue[i].recipe, *queue[i].stage, device, cache);
     } catch (const std::exception& error) {  // out of memory, say: must not end a thread
       ready[i] = Status(Code::compile_failed,
                         fmt::format("stage {}: {}", queue[i].stage->name, error.what()));

@@ -46,6 +46,10 @@ struct Unit {
   compile::Job job;
 };
 Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device);
+// The same without a compiler in the key, which finding a kernel in a bundle does not need; then
+// what is missing, which may open NVRTC.
+Result<Unit> portable_unit_of(const compose::Stage& stage, const device::Device& device);
+Status add_compiler(Unit& unit);
 
 // The embedded templates as NVRTC takes them.
 std::span<const compile::Header> headers();

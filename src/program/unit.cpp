@@ -11,7 +11,7 @@ namespace kda::program {
 namespace {
 
 // Raised when the meaning of a key's fields changes.
-constexpr const char* kSchema = "kda kernel 1";
+constexpr const char* kSchema = "kda kernel 2";
 
 }  // namespace
 
@@ -26,13 +26,11 @@ std::span<const compile::Header> headers() {
   return all;
 }
 
-Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device) {
+Result<Unit> portable_unit_of(const compose::Stage& stage, const device::Device& device) {
   const Result<device::Family> family = device::family_of(device);
   if (!family) return family.status();
   Result<compose::Source> source = compose::source_of(stage, *family);
   if (!source) return source.status();
-  const Result<std::string> compiler = compile::identity();
-  if (!compiler) return compiler.status();
 
   Unit unit;
   unit.job = {source->text, stage.entry, family->target, compile::options(family->target)};
@@ -42,8 +40,21 @@ Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device) 
   unit.key.add("templates", compose::templates_digest(source->path));
   for (const std::string& option : unit.job.options) unit.key.add("option", option);
   unit.key.add("target", family->target);
-  unit.key.add("compiler", *compiler);
   unit.path = std::move(source->path);
+  return unit;
+}
+
+Status add_compiler(Unit& unit) {
+  const Result<std::string> compiler = compile::identity();
+  if (!compiler) return compiler.status();
+  unit.key.add(std::string(cache::kCompilerField), *compiler);
+  return {};
+}
+
+Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device) {
+  Result<Unit> unit = portable_unit_of(stage, device);
+  if (!unit) return unit;
+  if (Status status = add_compiler(*unit); !status) return status;
   return unit;
 }
 

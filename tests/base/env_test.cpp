@@ -76,3 +76,33 @@ TEST_CASE("the cache directory is the user's word, then XDG's, then home's") {
   const Environment relative("KDA_CACHE_DIR", "mine");
   CHECK(env::cache_root() == (std::filesystem::current_path() / "mine").string());
 }
+
+TEST_CASE("sizes and switches") {
+  const auto bytes = [](const char* text) {
+    const Environment set("KDA_CACHE_MAX_SIZE", text);
+    return env::bytes("KDA_CACHE_MAX_SIZE", 7);
+  };
+  CHECK(bytes("500M") == 500 << 20);
+  CHECK(bytes(" 2g ") == std::int64_t{2} << 30);
+  CHECK(bytes("0") == 0);
+  for (const char* bad : {"", "M", "-1", "1.5G", "9999999999T", "2GB"}) CHECK(bytes(bad) == 7);
+  const auto flag = [](const char* text) {
+    const Environment set("KDA_STRICT_TOOLCHAIN", text);
+    return env::flag("KDA_STRICT_TOOLCHAIN", false);
+  };
+  CHECK(flag("1"));
+  CHECK(flag("on"));
+  CHECK_FALSE(flag("0"));
+  CHECK_FALSE(flag("perhaps"));
+}
+
+TEST_CASE("the snapshot changes with whatever is read, and with nothing else") {
+  const std::string before = env::snapshot();
+  for (const env::Variable& row : env::table()) {
+    INFO(row.name);
+    const Environment set(row.name, "something else");
+    CHECK(env::snapshot() != before);
+  }
+  const Environment other("KDA_NOT_READ", "1");
+  CHECK(env::snapshot() == before);
+}

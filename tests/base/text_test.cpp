@@ -70,3 +70,11 @@ TEST_CASE("settings survive a round trip whatever their values hold") {
     CHECK((*after)[i].value == before[i].value);
   }
 }
+
+TEST_CASE("bytes for people") {
+  CHECK(kda::base::bytes_text(0) == "0 B");
+  CHECK(kda::base::bytes_text(999) == "999 B");
+  CHECK(kda::base::bytes_text(1500) == "1.5 kB");
+  CHECK(kda::base::bytes_text(3200000) == "3.2 MB");
+  CHECK(kda::base::bytes_text(18000000000000000000U) == "18000000.0 TB");
+}

@@ -10,6 +10,7 @@
 
 #include "base/file.hpp"
 #include "cache/entries.hpp"
+#include "cache/layout.hpp"
 #include "kda/log.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
@@ -27,6 +28,7 @@ using kda::test::entry_for;
 using kda::test::Environment;
 using kda::test::key_for;
 using kda::test::Scratch;
+using kda::test::Warnings;
 
 namespace {
 
@@ -67,20 +69,6 @@ std::vector<std::string> names_in(const std::string& directory) {
   (void)file::list(directory, names);
   return names;
 }
-
-// The warnings of a scope.
-class Warnings {
- public:
-  Warnings() {
-    kda::set_log(kda::LogLevel::warn,
-                 [this](kda::LogLevel, std::string_view text) { texts.emplace_back(text); });
-  }
-  ~Warnings() { kda::set_log(kda::LogLevel::off); }
-  Warnings(const Warnings&) = delete;
-  Warnings& operator=(const Warnings&) = delete;
-
-  std::vector<std::string> texts;
-};
 
 }  // namespace
 
@@ -240,7 +228,7 @@ TEST_CASE("a failed build reaches every waiter, leaves no file and is tried agai
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(failures == 4);
-  CHECK(names_in(scratch.path()).empty());
+  CHECK(kda::cache::Layout(scratch.path()).entries().empty());
   const int before = builds;
   CHECK_FALSE(cache.get(key_for("a"), [&]() -> Result<Entry> {
     ++builds;
@@ -272,7 +260,7 @@ TEST_CASE("a build that throws, or yields the wrong thing, is an error and is no
     return entry;
   });
   CHECK_FALSE(other);
-  CHECK(names_in(scratch.path()).empty());
+  CHECK(kda::cache::Layout(scratch.path()).entries().empty());
   CHECK(origin_in(cache) == Origin::built);
 }
 

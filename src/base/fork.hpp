@@ -1,0 +1,31 @@
+// Mutexes that fork() does not leave locked: a child has one thread, and what another one held in
+// the parent nobody would ever let go.
+#pragma once
+
+#include <mutex>
+
+namespace kda::base {
+
+// In the order in which one may be taken while another is held: a fork takes all of them so.
+enum class ForkRank { plans, caches, cache, locks, shipped, toolchain, nvrtc };
+
+class ForkMutex {
+ public:
+  explicit ForkMutex(ForkRank rank);
+  ~ForkMutex();
+  ForkMutex(const ForkMutex&) = delete;
+  ForkMutex& operator=(const ForkMutex&) = delete;
+
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+  ForkRank rank_;
+};
+
+// How many forks lie between this process and the one that loaded the library.  What threads of the
+// parent had begun, threads of this process will not end.
+unsigned forks() noexcept;
+
+}  // namespace kda::base

@@ -1,0 +1,39 @@
+// Where things lie in a cache directory:
+//
+//   <root>/CACHEDIR.TAG              tells backups to pass
+//   <root>/toolchain.txt             compile/toolchain's note
+//   <root>/v1/objects/ab/ab12...kdo  an entry, named by its key's digest
+//   <root>/v1/tmp/                   half-written ones
+//   <root>/v1/bad/                   damaged ones, for a look
+//   <root>/v1/locks/ab.lock          held by the process that builds such a key; never removed
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kda::cache {
+
+class Layout {
+ public:
+  explicit Layout(std::string root) : root_(std::move(root)) {}
+
+  std::string tag() const { return root_ + "/CACHEDIR.TAG"; }
+  std::string objects() const { return root_ + "/v1/objects"; }
+  std::string temporary() const { return root_ + "/v1/tmp"; }
+  std::string bad() const { return root_ + "/v1/bad"; }
+  std::string locks() const { return root_ + "/v1/locks"; }
+
+  std::string entry(const std::string& digest) const {
+    return objects() + "/" + digest.substr(0, 2) + "/" + digest + ".kdo";
+  }
+
+  // The files there are, as paths; empty where the directory cannot be read.
+  std::vector<std::string> entries() const;
+  std::vector<std::string> temporaries() const;
+  std::vector<std::string> set_aside() const;
+
+ private:
+  std::string root_;
+};
+
+}  // namespace kda::cache
