@@ -1,76 +1,12 @@
 // One step of the recurrence's chain in each order that chain.cu compares.
 #pragma once
 
-#include "abi/dtype.h"
+#include "chain_parts.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/operand.cuh"
 
 namespace kda {
-
-enum class Order { tight, loose, ahead, joint };
-enum class Decay { before, under };
-
-template <int chunk_, Order order_, Decay decay_, int warpgroups_, int early_, bool preload_,
-          int unroll_>
-struct Design {
-  static constexpr Order order = order_;
-  static constexpr Decay decay = decay_;
-  static constexpr int chunk = chunk_;
-  static constexpr int warpgroups = warpgroups_;
-  static constexpr int early = early_;  // k-steps of O before S's update; -1: no O at all
-  // v goes into R's accumulators before the product; else it is added afterwards
-  static constexpr bool preload = preload_;
-  static constexpr int unroll = unroll_;  // even
-};
-
-constexpr abi::DType type = abi::DType::bf16;
-constexpr int keys = 128;
-
-template <class d>
-struct Layout {
-  using Factor = tile::Shared<type, d::chunk, keys>;
-  using Pair = tile::Shared<type, 2 * d::chunk, keys>;  // Kd above Qd
-  using Square = tile::Shared<type, d::chunk, d::chunk>;
-  static constexpr int value_row = d::warpgroups * 128 + 16;  // bytes; a unit more: no bank twice
-  static constexpr int kd = 0;
-  static constexpr int qd = kd + Factor::bytes;
-  static constexpr int ak = qd + Factor::bytes;
-  static constexpr int aq = ak + Factor::bytes;
-  static constexpr int v = aq + (Square::bytes < 1024 ? 1024 : Square::bytes);
-  static constexpr int decay = v + d::chunk * value_row;
-  static constexpr int slot = round_up(decay + keys * 4, 1024);
-  static constexpr int o = 2 * slot;
-  static constexpr int bytes = o + d::chunk * value_row + 16;
-};
-
-template <int count>
-KDA_DEVICE void hold(float (&x)[count][4]) {
-#pragma unroll
-  for (int i = 0; i < count; ++i) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(x[i][e])::"memory");
-  }
-}
-
-// As many columns as the operand has.
-template <int steps, int count>
-KDA_DEVICE void pack(u32 (&a)[steps][4], const float (&x)[count][4]) {
-#pragma unroll
-  for (int k = 0; k < steps; ++k) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float* pair = x[2 * k + i / 2] + i % 2 * 2;
-      a[k][i] = element<type>::pack(pair[0], pair[1]);
-    }
-  }
-}
-
-KDA_DEVICE void stmatrix_x4_trans(u32 row, u32 a, u32 b, u32 c, u32 d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
-               "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
-}
 
 template <class d>
 struct Chain {
@@ -125,8 +61,7 @@ struct Chain {
     }
   }
 
-  // o: `tiles` of them.
-  KDA_DEVICE void store(const float (*o)[4]) const {
+  KDA_DEVICE void store(const Rows& o) const {
     const u32 to = shared + L::o + lane_row();
 #pragma unroll
     for (int j = 0; j < tiles; j += 2) {
@@ -170,12 +105,14 @@ struct Chain {
     }
   }
 
-  // acc += R square^T
-  KDA_DEVICE static void read_rows(float (*acc)[4], const RowsOperand& a, u32 square) {
+  // acc (+)= R square^T
+  KDA_DEVICE static void read_rows(Rows& acc, const RowsOperand& a, u32 square,
+                                   int accumulate = 1) {
     const ptx::WgmmaTile tile(square, L::Square::row_bytes, 0, 8 * L::Square::row_bytes);
 #pragma unroll
     for (int c = 0; c < d::chunk / 16; ++c) {
-      ptx::wgmma_m64k16<type, d::chunk, 0>::run(&acc[0][0], a[c], tile.at(c * 32), 1);
+      ptx::wgmma_m64k16<type, d::chunk, 0>::run(&acc[0][0], a[c], tile.at(c * 32),
+                                                accumulate || c > 0);
     }
   }
 
@@ -286,18 +223,36 @@ struct Chain {
     read_pair(ro, x.s_operand[0], slot(c) + L::kd, d::preload);
     ptx::wgmma_commit();
     if (d::decay != Decay::before) decay(s, c);
-    ptx::wgmma_wait<1>();  // O of the step before
-    hold(x.ro[1 - b]);
-    store(x.ro[1 - b] + tiles);
+    // O of the step before, in two parts: ptxas serialises products into half of another's
+    // accumulators (its note C7511).
+    ptx::wgmma_wait<1>();
+    hold(x.o);
+    Rows o;
+#pragma unroll
+    for (int i = 0; i < tiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) o[i][e] = x.o[i][e] + x.ro[1 - b][tiles + i][e];
+    }
+    store(o);
+    hold(x.o);
     ptx::wgmma_wait<0>();
     hold(ro);
-    if (!d::preload) values<true>(ro, c);
-    pack(x.r_operand[b], ro);
+    if (d::preload) {
+      pack(x.r_operand[b], ro);
+    } else {
+      values<false>(x.r, c);
+#pragma unroll
+      for (int i = 0; i < tiles; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) x.r[i][e] += ro[i][e];
+      }
+      pack(x.r_operand[b], x.r);
+    }
     hold(s);
     ptx::wgmma_fence();
     write_state(s, x.r_operand[b], slot(c) + L::ak);
     ptx::wgmma_commit();
-    read_rows(ro + tiles, x.r_operand[b], slot(c) + L::aq);
+    read_rows(x.o, x.r_operand[b], slot(c) + L::aq, 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();
     hold(s);
