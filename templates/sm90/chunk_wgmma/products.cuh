@@ -1,0 +1,116 @@
+// The products of a chain and what stands between them, on one warpgroup's registers.
+#pragma once
+
+#include "base/element.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/wgmma.cuh"
+#include "sm90/chunk_wgmma/chain.cuh"
+#include "tile/operand.cuh"
+
+namespace kda::chunk_wgmma {
+
+template <int count>
+KDA_DEVICE float largest(const float (&x)[count][4]) {
+  float m = 0.0F;
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) m = fmaxf(m, fabsf(x[i][e]));
+  }
+  return m;
+}
+
+// Keeps the compiler from moving uses of x across this point: a wgmma may be writing it.
+template <int count>
+KDA_DEVICE void hold(float (&x)[count][4]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(x[i][e])::"memory");
+  }
+}
+
+// A operands of x, 16 columns each, in the scale's form.
+template <abi::DType type, int count>
+KDA_DEVICE void pack(u32 (&a)[count / 2][4], const float (&x)[count][4],
+                     const tile::Scale<type>& scale) {
+#pragma unroll
+  for (int k = 0; k < count / 2; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = x[2 * k + i / 2] + i % 2 * 2;
+      const float up = scale.needed ? scale.up : 1.0F;
+      a[k][i] = element<type>::pack(scale.needed ? pair[0] * up : pair[0],
+                                    scale.needed ? pair[1] * up : pair[1]);
+    }
+  }
+}
+
+// acc[V, C] = A[V, K] factor[C, K]^T
+template <class Chain>
+KDA_DEVICE void read_state(typename Chain::Accumulators& acc, const u32 (&a)[Chain::keys / 16][4],
+                           u32 factor) {
+  const ptx::WgmmaTile tile(factor, 128, 0, 1024);
+#pragma unroll
+  for (int k = 0; k < Chain::keys / 16; ++k) {
+    ptx::wgmma_m64k16<Chain::type, Chain::chunk, 0>::run(
+        &acc[0][0], a[k], tile.at(k / 4 * Chain::Factor::panel_bytes + k % 4 * 32), k > 0);
+  }
+}
+
+// s[V, K] += A[V, C] writer[C, K]
+template <class Chain>
+KDA_DEVICE void write_state(float (&s)[Chain::keys / 8][4], const u32 (&a)[Chain::chunk / 16][4],
+                            u32 writer) {
+  const ptx::WgmmaTile tile(writer, 128, Chain::Factor::panel_bytes, 1024);
+#pragma unroll
+  for (int c = 0; c < Chain::chunk / 16; ++c) {
+    ptx::wgmma_m64k16<Chain::type, Chain::keys, 1>::run(&s[0][0], a[c], tile.at(c * 16 * 128), 1);
+  }
+}
+
+// s *= diag(decay)
+template <int count>
+KDA_DEVICE void decay_state(float (&s)[count][4], u32 decay) {
+  const tile::Lane lane;
+#pragma unroll
+  for (int k = 0; k < count; ++k) {
+    const float2 d = ptx::ld_shared_f32x2(decay + (k * 8 + 2 * lane.t) * 4);
+    s[k][0] *= d.x;
+    s[k][1] *= d.y;
+    s[k][2] *= d.x;
+    s[k][3] *= d.y;
+  }
+}
+
+template <int count>
+KDA_DEVICE void multiply(float (&x)[count][4], float factor) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x[i][e] *= factor;
+  }
+}
+
+// r = v^T - r * down
+template <class Chain>
+KDA_DEVICE void subtract_from_values(typename Chain::Accumulators& r, u32 v, float down) {
+  constexpr int value_row = Chain::value_row;
+  const int lane = threadIdx.x % 32;
+  const int column0 = static_cast<int>(threadIdx.x) / 32 * 16;
+  const u32 from = v + (lane % 8 + lane / 16 * 8) * value_row + (column0 + lane / 8 % 2 * 8) * 2;
+#pragma unroll
+  for (int c = 0; c < Chain::chunk_tiles; c += 2) {
+    u32 x[4];
+    ptx::ldmatrix_x4_trans(x, from + c * 8 * value_row);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = element<Chain::type>::unpack(x[i]);
+      float* to = &r[c + i / 2][i % 2 * 2];
+      to[0] = pair.x - to[0] * down;
+      to[1] = pair.y - to[1] * down;
+    }
+  }
+}
+
+}  // namespace kda::chunk_wgmma
