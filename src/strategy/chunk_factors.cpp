@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "abi/factors.h"
 #include "compose/prelude.hpp"
 #include "problem/shape.hpp"
 
@@ -102,6 +103,25 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
     launch.grid[1] = static_cast<unsigned>(problem.value_heads);
     launch.set(args);
   };
+  return stage;
+}
+
+bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk) {
+  return device.major == 9 && chunk == abi::factors::chunk &&
+         abi::factors::serves(problem::shape_of(problem)) &&
+         (problem.gate != Gate::bounded || problem.lower_bound >= -100.0F);
+}
+
+compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
+                                    const PrepareTuning& tuning, const FactorSlices& slices) {
+  compose::Stage stage = prepare_stage(problem, tuning, slices);
+  if (!prepares_by_group(problem, device, tuning.chunk)) return stage;
+  const abi::Shape shape = problem::shape_of(problem);
+  stage.file = "chunk/prepare_group.cu";
+  stage.entry = "kda_chunk_prepare_group";
+  stage.prelude = compose::prelude(shape, {});
+  stage.threads = abi::factors::threads;
+  stage.shared_bytes = static_cast<std::size_t>(abi::factors::shared_bytes(shape));
   return stage;
 }
 

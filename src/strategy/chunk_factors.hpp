@@ -39,6 +39,15 @@ Status check_blocks(std::string_view name, const Problem& problem, int shards);
 compose::Stage prepare_stage(const Problem& problem, const abi::chunk::PrepareTuning& tuning,
                              const FactorSlices& slices);
 
+// Whether one group of 4 warps can prepare a chunk in shared memory (templates/sm90/factors): the
+// device is a Hopper and the problem's factors stay in 16-bit range.
+bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk);
+
+// prepare_stage, or where it serves the stage that prepares by groups: the same factors.
+compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
+                                    const abi::chunk::PrepareTuning& tuning,
+                                    const FactorSlices& slices);
+
 // Microseconds to prepare and to stream the factors: the larger of their traffic, with the inputs,
 // the outputs and the states moved once, and of the prepare stage's instructions (measured on an
 // H200: 4.4 us of a multiprocessor for 32 tokens of 128 channels).

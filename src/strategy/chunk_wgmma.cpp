@@ -83,7 +83,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recipe.strategy = "chunk_wgmma";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
-  recipe.stages.push_back(prepare_stage(problem, prepare, slices));
+  recipe.stages.push_back(hopper_prepare_stage(problem, device, prepare, slices));
 
   compose::Stage recurrence;
   recurrence.name = "recurrence";

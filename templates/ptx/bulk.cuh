@@ -1,5 +1,5 @@
-// cp.async.bulk: contiguous bytes from global to shared memory, counted by an mbarrier.  Addresses
-// and size are multiples of 16.
+// cp.async.bulk: contiguous bytes between global and shared memory; loads are counted by an
+// mbarrier. Addresses and size are multiples of 16.
 #pragma once
 
 #include "base/types.cuh"
@@ -12,6 +12,24 @@ KDA_DEVICE void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier
           "r"(shared),
       "l"(global), "r"(bytes), "r"(barrier)
       : "memory");
+}
+
+// Orders this thread's writes to shared memory before reads of it by wgmma and bulk copies.
+KDA_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// From shared memory to global; what other threads wrote must be fenced by them before.
+KDA_DEVICE void bulk_store(void* global, u32 shared, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(shared), "r"(bytes)
+               : "memory");
+}
+
+// Until this thread's stores so far are in global memory.
+KDA_DEVICE void bulk_store_wait() {
+  asm volatile(
+      "cp.async.bulk.commit_group;\n"
+      "cp.async.bulk.wait_group 0;" ::
+          : "memory");
 }
 
 }  // namespace kda::ptx

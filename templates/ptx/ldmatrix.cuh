@@ -40,6 +40,10 @@ KDA_DEVICE void st_shared_u16(u32 address, u16 x) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(x) : "memory");
 }
 
+KDA_DEVICE void st_shared_f32(u32 address, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+}
+
 // The transpose of the warp's 8x8 matrix.
 KDA_DEVICE u32 movmatrix_trans(u32 x) {
   u32 r;

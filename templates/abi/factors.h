@@ -1,0 +1,42 @@
+// One chunk's folded factors as sm90/factors makes them in shared memory, by a group of 4 warps.
+#pragma once
+
+#include "abi/chunk.h"
+
+namespace kda::abi::factors {
+
+constexpr int chunk = 32;     // tokens
+constexpr int threads = 128;  // a group
+
+// Problems that it serves: unit keys written at most once, so that its 16-bit operands are in
+// range.
+constexpr bool serves(const Shape& shape) {
+  return shape.qkv_type == DType::bf16 && (shape.key_dim == 64 || shape.key_dim == 128) &&
+         shape.l2norm_qk && !abi::chunk::beta_may_exceed_one(shape);
+}
+
+// Tile images in this order, so that one copy can move them all: Kd and Qd [C, K], Aq [C, C], the
+// decay [K] in f32, Ak [C, K].  k, q and g are loaded where Kd, Qd and Ak will stand.
+struct Images {
+  int qd, aq, decay, ak, end;  // byte offsets; Kd is at 0
+};
+constexpr Images images(const Shape& shape) {
+  const int factor = chunk * shape.key_dim * 2;
+  const int aq = 2 * factor;
+  const int decay = aq + chunk * chunk * 2;
+  const int ak = (decay + shape.key_dim * 4 + 1023) / 1024 * 1024;
+  return {factor, aq, decay, ak, ak + factor};
+}
+constexpr int buffer_bytes(const Shape& shape) {
+  const int g = chunk * shape.key_dim * bytes_of(shape.gate_type);
+  const int ak = chunk * shape.key_dim * 2;
+  return images(shape).ak + (g > ak ? g : ak);
+}
+
+// What the group works in: Scratch of sm90/factors/group.cuh.
+constexpr int scratch_bytes = 4 * 5120 + 4096 + 4096 + 128;
+
+// Dynamic shared memory of stage prepare by one group a block.
+constexpr int shared_bytes(const Shape& shape) { return buffer_bytes(shape) + scratch_bytes; }
+
+}  // namespace kda::abi::factors

@@ -1,0 +1,110 @@
+// The decays of a chunk as log2 sums D from the start of each half of 16 tokens, and the lengths of
+// its rows of q and k.
+#pragma once
+
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mma.cuh"
+#include "sm90/factors/group.cuh"
+
+namespace kda {
+
+constexpr float strongest_anchor = -120.0F;  // log2 decay whose inverse operands can hold
+
+struct Decays : Group {
+  using Group::Group;
+
+  // g to D and the per-channel decays.  A thread has two channels of one half.  Returns whether
+  // some half's decay is too strong to anchor products at its start.
+  KDA_DEVICE bool accumulate_decays(const char* g, const Gates& gates, int rows) const {
+    if (thread >= keys) return false;
+    const int half = thread / (keys / 2);
+    const int channel = gates.channel();
+    const auto& x = gates.x;
+    const auto& y = gates.y;
+    float2 total = make_float2(0.0F, 0.0F);
+    float* to = &shared.slices[channel / slab][half].decay[0][channel % slab];
+    constexpr int tokens = half_tokens / 2;
+#pragma unroll 1
+    for (int part = 0; part < 2; ++part) {
+      const int token0 = half * half_tokens + part * tokens;
+      float2 active[tokens];
+#pragma unroll
+      for (int i = 0; i < tokens; ++i) {
+        const float2 raw = load_pair<shape.gate_type>(g, (token0 + i) * keys + channel);
+        active[i] = make_float2(x.activation(raw.x), y.activation(raw.y));
+      }
+      if (token0 + tokens > rows) {  // what does not exist does not decay
+#pragma unroll
+        for (int i = 0; i < tokens; ++i) {
+          if (token0 + i >= rows) active[i] = make_float2(0.0F, 0.0F);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < tokens; ++i) {
+        total =
+            make_float2(fmaf(active[i].x, x.depth, total.x), fmaf(active[i].y, y.depth, total.y));
+        put(to, total);
+        to += pitch;
+      }
+      if (part == 0) put(&shared.middle_log[half][channel], total);
+    }
+    put(&shared.whole_log[half][channel], total);
+    put(&shared.whole[half][channel], exp2_of(total));
+    return fminf(total.x, total.y) < strongest_anchor;
+  }
+
+  // The same of the decays before and after the middles.
+  KDA_DEVICE bool is_strong_by_middle() const {
+    if (thread >= keys) return false;
+    const int half = thread / (keys / 2);
+    bool strong = false;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int c = Gates::channel() + i;
+      const float middle = shared.middle_log[half][c];
+      strong |= fminf(middle, shared.whole_log[half][c] - middle) < strongest_anchor;
+    }
+    return strong;
+  }
+
+  // Sums of squares of the warp's slab: the diagonal of k k^T and q q^T.
+  KDA_DEVICE void sum_squares(u32 buffer) const {
+    const tile::Lane lane;
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      float low[2][4] = {};
+      float high[2][4] = {};
+#pragma unroll
+      for (int ks = 0; ks < k_steps; ++ks) {
+        const u32 at = place(buffer, half, ks);
+#pragma unroll
+        for (int which = 0; which < 2; ++which) {
+          u32 a[4];
+          ptx::ldmatrix_x4(a, at + which * images.qd);
+          const u32 b0[2] = {a[0], a[2]};
+          const u32 b1[2] = {a[1], a[3]};
+          ptx::mma_m16n8k16_bf16(low[which], a, b0);
+          ptx::mma_m16n8k16_bf16(high[which], a, b1);
+        }
+      }
+      if (lane.t == lane.g / 2) {
+        const int token = half * half_tokens + lane.g;
+#pragma unroll
+        for (int which = 0; which < 2; ++which) {
+          shared.squares[token][which][warp] = lane.g % 2 == 0 ? low[which][0] : low[which][1];
+          shared.squares[token + 8][which][warp] =
+              lane.g % 2 == 0 ? high[which][2] : high[which][3];
+        }
+      }
+    }
+  }
+
+  KDA_DEVICE float unit_factor(int token, int which) const {
+    const float4 x = *reinterpret_cast<const float4*>(shared.squares[token][which]);
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"((x.x + x.y) + (x.z + x.w) + 1e-6F));
+    return r;
+  }
+};
+
+}  // namespace kda

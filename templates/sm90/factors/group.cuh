@@ -1,0 +1,118 @@
+// A group of 4 warps that turns q, k, g and beta of one chunk into its folded factors (abi/chunk.h)
+// in shared memory, in place of the raw inputs.
+//
+// A warp has a quarter of the channels, of all tokens.  Its products' lanes hold the elements that
+// the next product's operands want, so between raw inputs and scores nothing is exchanged.
+#pragma once
+
+#include "abi/factors.h"
+#include "abi/shape.h"
+#include "base/element.cuh"
+#include "step/log_decay.cuh"
+#include "tile/operand.cuh"
+
+#ifndef KDA_SHAPE
+#define KDA_SHAPE \
+  {}
+#endif
+
+namespace kda {
+
+constexpr abi::Shape shape = KDA_SHAPE;
+constexpr abi::DType type = shape.qkv_type;
+constexpr int keys = shape.key_dim;
+constexpr int values = shape.value_dim;
+constexpr int chunk = abi::factors::chunk;
+constexpr abi::factors::Images images = abi::factors::images(shape);
+
+static_assert(type == abi::DType::bf16 && shape.l2norm_qk, "bf16 rows of unit length are served");
+static_assert(keys == 64 || keys == 128, "K must be 64 or 128");
+
+using Factor = tile::Shared<abi::DType::bf16, chunk, keys>;
+using Square = tile::Shared<abi::DType::bf16, chunk, chunk>;
+static_assert(images.qd == Factor::bytes && images.decay - images.aq == Square::bytes);
+
+constexpr int slab = keys / 4;      // channels a warp
+constexpr int k_steps = slab / 16;  // of its products
+constexpr int pitch = slab + 8;     // floats a token of D, so that lanes meet every bank
+constexpr int half_tokens = 16;
+
+using F16 = element<abi::DType::f16>;
+using Bf16 = element<abi::DType::bf16>;
+
+// The group's scratch memory.  Parts of a union live at different times.
+struct Scratch {
+  // A warp's part of half the tokens: D of its slab, then its share of the scores' sums as its
+  // lanes hold them.
+  union Slice {
+    float decay[half_tokens][pitch];
+    struct {
+      float4 left[2][32];   // k k and q k: columns 0-7 of the diagonal block
+      float2 right[2][32];  // rows 8-15 of its columns 8-15
+      float4 below[2][32];  // columns 0-7 and 8-15 of the block below: k k here or q k (half 1)
+    };
+  };
+  Slice slices[4][2];  // [warp][half]
+  union {
+    struct {
+      float whole[2][keys];        // decay over each half
+      float whole_log[2][keys];    // its log2
+      float middle_log[2][keys];   // log2 decay up to each half's middle
+      float squares[chunk][2][4];  // of k and q, a share a warp
+    };
+    struct {
+      float lower[4][72];  // diagonal 8 x 8 blocks of beta_i k_i k_j: [column * 8 + row]
+      uint4 kk_below[32];  // f16 A operands by lane
+      uint4 qk[3][32];     // first half, second half, below
+    };
+  };
+  union {
+    struct {
+      u16 inverse[2][16][40];   // [half]: M diag(beta), f16
+      uint4 inverse_below[32];  // the block below, transposed, an f16 A operand
+    };
+    uint4 k_after[4][k_steps][32];  // [warp]: k of the first half to its end, by lane
+    float pairs[2][2][16][16];      // [half]: k k and q k where the vote failed
+  };
+  float beta[chunk];
+};
+static_assert(sizeof(Scratch) <= abi::factors::scratch_bytes);
+
+// The gate constants of this thread's two channels.
+struct Gates {
+  step::LogDecay<shape> x, y;
+
+  static KDA_DEVICE int channel() { return static_cast<int>(threadIdx.x % (keys / 2)) * 2; }
+  static KDA_DEVICE Gates of(const abi::Inputs& in, int head) {
+    const float rate = step::gate_rate<shape>(in.A_log, head);
+    const int c = channel();
+    return {{rate, step::gate_bias<shape>(in.dt_bias, head, c), in.lower_bound},
+            {rate, step::gate_bias<shape>(in.dt_bias, head, c + 1), in.lower_bound}};
+  }
+};
+
+// The block is one group.
+struct Group {
+  Scratch& shared;
+  int thread = static_cast<int>(threadIdx.x);
+  int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);  // known uniform
+
+  KDA_DEVICE explicit Group(Scratch& scratch) : shared(scratch) {}
+
+  // Address of this lane's row of the 16 x 16 piece (half, k step) of the warp's slab in an image.
+  KDA_DEVICE u32 place(u32 image, int half, int ks) const {
+    const u32 l = static_cast<u32>(thread) % 32;
+    const u32 row = half * half_tokens + l % 16;
+    const u32 column = warp * slab + ks * 16 + l / 16 * 8;
+    return image + Factor::at(row, column);
+  }
+
+  static KDA_DEVICE void put(float* to, float2 x) { *reinterpret_cast<float2*>(to) = x; }
+  static KDA_DEVICE float2 exp2_of(float2 x) {
+    return make_float2(step::exp2f_approximate(x.x), step::exp2f_approximate(x.y));
+  }
+  static KDA_DEVICE float2 times(float2 x, float2 y) { return make_float2(x.x * y.x, x.y * y.y); }
+  static KDA_DEVICE float2 times(float2 x, float y) { return make_float2(x.x * y, x.y * y); }
+};
+
+}  // namespace kda

@@ -1,0 +1,79 @@
+// Scores within the halves of a chunk pair by pair: for decays that no anchor serves.
+#pragma once
+
+#include "sm90/factors/scores.cuh"
+
+namespace kda {
+
+struct Pairs : Scores {
+  using Scores::Scores;
+
+  // Scores within the halves, pair by pair: for decays that no anchor serves.
+  KDA_DEVICE void score_pairs(const char* buffer) const {
+    constexpr int own = keys / 32;  // channels a lane
+    const int lane = thread % 32;
+    const int c = lane * own;
+    const auto read = [&](const char* image, int token, float(&x)[own]) {
+#pragma unroll
+      for (int e = 0; e < own; e += 2) {
+        const float2 pair = load_pair<type>(
+            image + Factor::at(static_cast<u32>(token), static_cast<u32>(c + e)), 0);
+        x[e] = pair.x;
+        x[e + 1] = pair.y;
+      }
+    };
+#pragma unroll 1
+    for (int i = warp; i < chunk; i += 4) {
+      const int half = i / half_tokens;
+      float k[own];
+      float q[own];
+      read(buffer, i, k);
+      read(buffer + images.qd, i, q);
+      const float* di = &shared.slices[c / slab][half].decay[i % half_tokens][c % slab];
+#pragma unroll 1
+      for (int j = half * half_tokens; j <= i; ++j) {
+        float kj[own];
+        read(buffer, j, kj);
+        const float* dj = &shared.slices[c / slab][half].decay[j % half_tokens][c % slab];
+        float kk = 0.0F;
+        float qk = 0.0F;
+#pragma unroll
+        for (int e = 0; e < own; ++e) {
+          const float x = kj[e] * step::exp2f_approximate(di[e] - dj[e]);
+          kk += k[e] * x;
+          qk += q[e] * x;
+        }
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2) {
+          kk += __shfl_xor_sync(0xffffffffU, kk, step);
+          qk += __shfl_xor_sync(0xffffffffU, qk, step);
+        }
+        if (lane == 0) {
+          const float unit = unit_factor(j, 0);
+          shared.pairs[half][0][i % half_tokens][j % half_tokens] = kk * unit * unit_factor(i, 0);
+          shared.pairs[half][1][i % half_tokens][j % half_tokens] = qk * unit * unit_factor(i, 1);
+        }
+      }
+    }
+  }
+
+  // A half's, by warp 0 alone: the warps' shares are added.
+  KDA_DEVICE Diagonal take_pairs(int half) const {
+    Diagonal sums{};
+    if (warp != 0) return sums;
+    const tile::Lane lane;
+    const auto take = [&](float(&c)[2][4], const float(&x)[half_tokens][half_tokens]) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int row = lane.g + i / 2 % 2 * 8;
+        const int column = i / 4 * 8 + 2 * lane.t + i % 2;
+        c[i / 4][i % 4] = column <= row ? x[row][column] : 0.0F;
+      }
+    };
+    take(sums.kk, shared.pairs[half][0]);
+    take(sums.qk, shared.pairs[half][1]);
+    return sums;
+  }
+};
+
+}  // namespace kda

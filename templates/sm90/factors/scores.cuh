@@ -1,0 +1,161 @@
+// Kd, Qd and Kr of a chunk, and the scores between its tokens.
+//
+// Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as long as
+// exp2(-D) is in range; the block below the two halves takes k from the end of the first and to the
+// start of the second, both factors at most 1.  Where a half decays by more than 2^-120 its
+// products are anchored at the middle instead; where that is not enough either, its scores come
+// pair by pair.
+#pragma once
+
+#include "ptx/stmatrix.cuh"
+#include "sm90/factors/decays.cuh"
+
+namespace kda {
+
+struct Scores : Decays {
+  using Decays::Decays;
+
+  // Scores within a half: columns 0-7 and 8-15.
+  struct Diagonal {
+    float kk[2][4];
+    float qk[2][4];
+  };
+
+  static KDA_DEVICE void multiply(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
+    const u32 b0[2] = {b[0], b[2]};
+    const u32 b1[2] = {b[1], b[3]};
+    ptx::mma_m16n8k16_bf16(c[0], a, b0);
+    ptx::mma_m16n8k16_bf16(c[1], a, b1);
+  }
+
+  enum class Anchor { start, middle, none };
+
+  // The warp's slab: Kd and Qd in place of k and q, Kr (f16) in place of g, and its share of the
+  // scores' sums.  Without an anchor the diagonal blocks come ready.
+  template <Anchor anchor>
+  KDA_DEVICE void build(u32 buffer, Diagonal now, const Diagonal& later) const {
+    const tile::Lane lane;
+    float kk_below[2][4] = {};
+    float qk_below[2][4] = {};
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      Scratch::Slice& slice = shared.slices[warp][half];
+      float k_unit[2];
+      float q_unit[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        k_unit[i] = unit_factor(half * half_tokens + i * 8 + lane.g, 0);
+        q_unit[i] = unit_factor(half * half_tokens + i * 8 + lane.g, 1);
+      }
+#pragma unroll 1
+      for (int ks = 0; ks < k_steps; ++ks) {
+        const u32 k_at = place(buffer, half, ks);
+        const int channel = warp * slab + ks * 16 + 2 * lane.t;
+        const auto at = [&](const float(&x)[keys], int i) {
+          return *reinterpret_cast<const float2*>(&x[channel + i / 2 * 8]);
+        };
+        u32 k_raw[4];
+        u32 q_raw[4];
+        ptx::ldmatrix_x4(k_raw, k_at);
+        ptx::ldmatrix_x4(q_raw, k_at + images.qd);
+        u32 k_up[4], k_down[4], q_up[4];    // from the anchor, and back to it
+        u32 k_rows[4], q_rows[4];           // from the half's start
+        float2 k_in[4], q_in[4], k_out[4];  // from its start, to its end
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float2 d = *reinterpret_cast<const float2*>(
+              &slice.decay[lane.g + i % 2 * 8][ks * 16 + 2 * lane.t + i / 2 * 8]);
+          const float2 k = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
+          const float2 q = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
+          if constexpr (anchor == Anchor::start) {
+            const float2 up = exp2_of(d);
+            const float2 down = exp2_of(make_float2(-d.x, -d.y));
+            k_in[i] = times(k, up);
+            q_in[i] = times(q, up);
+            const float2 kw = times(k, down);
+            k_down[i] = Bf16::pack(kw.x, kw.y);
+            k_out[i] = times(kw, at(shared.whole[half], i));
+          } else {
+            const float2 end = at(shared.whole_log[half], i);
+            k_in[i] = times(k, exp2_of(d));
+            q_in[i] = times(q, exp2_of(d));
+            k_out[i] = times(k, exp2_of(make_float2(end.x - d.x, end.y - d.y)));
+            if constexpr (anchor == Anchor::middle) {
+              const float2 middle = at(shared.middle_log[half], i);
+              const float2 from = make_float2(d.x - middle.x, d.y - middle.y);
+              const float2 ku = times(k, exp2_of(from));
+              const float2 qu = times(q, exp2_of(from));
+              const float2 kw = times(k, exp2_of(make_float2(-from.x, -from.y)));
+              k_up[i] = Bf16::pack(ku.x, ku.y);
+              q_up[i] = Bf16::pack(qu.x, qu.y);
+              k_down[i] = Bf16::pack(kw.x, kw.y);
+            }
+          }
+          k_rows[i] = Bf16::pack(k_in[i].x, k_in[i].y);
+          q_rows[i] = Bf16::pack(q_in[i].x, q_in[i].y);
+        }
+        if constexpr (anchor == Anchor::start) {
+          multiply(now.kk, k_rows, k_down);
+          multiply(now.qk, q_rows, k_down);
+        } else if constexpr (anchor == Anchor::middle) {
+          multiply(now.kk, k_up, k_down);
+          multiply(now.qk, q_up, k_down);
+        }
+        // Within the chunk: the first half starts where it does, the second ends where it does.
+        uint4& after = shared.k_after[warp][ks][threadIdx.x % 32];
+        u32 kr[4];
+        if (half == 0) {
+          u32 x[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float2 to_end = times(k_out[i], at(shared.whole[1], i));
+            x[i] = Bf16::pack(k_out[i].x, k_out[i].y);
+            kr[i] = F16::pack(to_end.x, to_end.y);
+          }
+          after = make_uint4(x[0], x[1], x[2], x[3]);
+          ptx::stmatrix_x4(k_at, k_rows);
+          ptx::stmatrix_x4(k_at + images.qd, q_rows);
+        } else {
+          const uint4 x = after;
+          const u32 b[4] = {x.x, x.y, x.z, x.w};
+          multiply(kk_below, k_rows, b);
+          multiply(qk_below, q_rows, b);
+          u32 kd[4], qd[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float2 before = at(shared.whole[0], i);
+            const float2 k = times(k_in[i], before);
+            const float2 q = times(q_in[i], before);
+            kd[i] = Bf16::pack(k.x, k.y);
+            qd[i] = Bf16::pack(q.x, q.y);
+            kr[i] = F16::pack(k_out[i].x, k_out[i].y);
+          }
+          ptx::stmatrix_x4(k_at, kd);
+          ptx::stmatrix_x4(k_at + images.qd, qd);
+        }
+        ptx::stmatrix_x4(k_at + images.ak, kr);
+      }
+      __syncwarp();
+      hand_in(slice, now);
+      now = later;
+    }
+    const int l = thread % 32;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      shared.slices[warp][0].below[i][l] = four(kk_below[i]);
+      shared.slices[warp][1].below[i][l] = four(qk_below[i]);
+    }
+  }
+
+  static KDA_DEVICE float4 four(const float (&c)[4]) { return make_float4(c[0], c[1], c[2], c[3]); }
+
+  KDA_DEVICE void hand_in(Scratch::Slice& slice, const Diagonal& sums) const {
+    const int l = thread % 32;
+    slice.left[0][l] = four(sums.kk[0]);
+    slice.left[1][l] = four(sums.qk[0]);
+    slice.right[0][l] = make_float2(sums.kk[1][2], sums.kk[1][3]);
+    slice.right[1][l] = make_float2(sums.qk[1][2], sums.qk[1][3]);
+  }
+};
+
+}  // namespace kda

@@ -1,0 +1,65 @@
+// The log2 of a token's decay, with the constants of a channel folded beforehand: two instructions
+// and two special functions an element for the bounded gate.
+#pragma once
+
+#include "abi/shape.h"
+#include "base/types.cuh"
+#include "step/gate.cuh"
+
+namespace kda::step {
+
+// Beyond it a decay is 0 in f32 whatever follows, and sums of 16 stay finite.
+constexpr float least_log2_decay = -160.0F;
+
+constexpr float log2e = 1.4426950408889634F;
+
+KDA_DEVICE float log2f_approximate(float x) {
+  float r;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
+// NaN stays NaN.
+KDA_DEVICE float at_least(float x, float least) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(least));
+  return r;
+}
+
+// Of one channel: log2 decay = depth * activation(g).
+template <abi::Shape shape>
+struct LogDecay {
+  float slope, offset, depth;
+  float rate;  // Gate::softplus
+
+  KDA_DEVICE LogDecay(float rate, float bias, float lower_bound) : rate(rate) {
+    if constexpr (shape.gate == abi::Gate::bounded) {
+      slope = -rate * log2e;
+      offset = bias * slope;
+      depth = lower_bound * log2e;
+    } else {
+      slope = log2e;
+      offset = bias * log2e;
+      depth = 1.0F;
+    }
+  }
+
+  // Times depth it lies in [least_log2_decay, 0], if lower_bound is not below that.
+  KDA_DEVICE float activation(float g) const {
+    if constexpr (shape.gate == abi::Gate::log_decay) {
+      return at_least(g * log2e, least_log2_decay);
+    } else {
+      const float x = fmaf(g, slope, offset);
+      const float e = exp2f_approximate(x);
+      if constexpr (shape.gate == abi::Gate::bounded) {
+        return reciprocal_approximate(1.0F + e);
+      } else {  // softplus in log2 units; a short series where 1 + e would lose e
+        const float small = e * fmaf(e, fmaf(e, 0.33333333F, -0.5F), 1.0F) * log2e;
+        const float soft = e < 0.0078125F ? small : log2f_approximate(1.0F + e);
+        return at_least(-rate * (x > 28.8539F ? x : soft), least_log2_decay);
+      }
+    }
+  }
+};
+
+}  // namespace kda::step
