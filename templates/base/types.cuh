@@ -27,6 +27,9 @@ KDA_CONSTEXPR int round_up(int value, int multiple) {
 }
 KDA_CONSTEXPR int ceil_div(int value, int divisor) { return (value + divisor - 1) / divisor; }
 KDA_CONSTEXPR int smaller(int a, int b) { return a < b ? a : b; }
+KDA_CONSTEXPR int greatest_common_divisor(int a, int b) {
+  return b == 0 ? a : greatest_common_divisor(b, a % b);
+}
 KDA_CONSTEXPR int larger(int a, int b) { return a < b ? b : a; }
 
 }  // namespace kda

@@ -69,6 +69,9 @@ struct Chain {
     KDA_DEVICE u32 full(int step) const { return barriers + step % stages * 8; }
     KDA_DEVICE u32 empty(int step) const { return barriers + (stages + step % stages) * 8; }
     KDA_DEVICE void wait_full(int step) const { ptx::mbarrier_wait(full(step), parity(step)); }
+    // Until all parts of the chunk that starts at `step` have come: its first slot's barrier counts
+    // them, so a slot's barrier turns only when the slot holds a first part.
+    KDA_DEVICE void wait_chunk(int step) const { ptx::mbarrier_wait(full(step), step / turn & 1); }
     // This thread is done with a slot.
     KDA_DEVICE void release(int step) const { ptx::mbarrier_arrive(empty(step)); }
     // The producer's: until the slot has been released by all.
@@ -77,6 +80,7 @@ struct Chain {
     }
 
    private:
+    static constexpr int turn = parts * stages / greatest_common_divisor(parts, stages);
     static KDA_DEVICE u32 parity(int step) { return step / stages & 1; }
   };
 };

@@ -10,33 +10,71 @@
 
 namespace kda::chunk_wgmma {
 
-// o[C, V] = scale * acc^T, rows and columns that exist.  whole: all do, and pairs are aligned.
-template <class Chain, bool whole>
-KDA_DEVICE void write_outputs(const typename Chain::Accumulators& acc, u16* o, i64 token, i64 left,
-                              int value0, float scale, bool paired) {
-  const tile::Lane lane;
+// One lane's way through o, chunk by chunk: two pairs of V columns of tokens g, g + 8, ...
+template <class Chain>
+struct OutputRows {
+  u16* at;      // this chunk's token g, this lane's first column
+  i64 stride;   // elements from a token to the 8th after it
+  i64 left;     // tokens from g on that exist
+  int columns;  // that exist from this lane's first on
+  bool paired;
+  u32 pairs[Chain::chunk_tiles][2];
+
+  KDA_DEVICE OutputRows(const abi::Tensor& o, const Task& task)
+      : stride(8 * o.token), paired(is_paired<Chain::type>(o, Chain::values)) {
+    const tile::Lane lane;
+    const int value = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16 + 2 * lane.t;
+    at = static_cast<u16*>(const_cast<void*>(o.data)) +
+         offset_of<Chain::shape.varlen>(o, task.n, task.sequence.begin, task.head) +
+         (task.first + lane.g) * o.token + value;
+    left = task.sequence.length() - task.first - lane.g;
+    columns = Chain::values - value;
+  }
+
+  // scale * acc^T, kept until store().
+  KDA_DEVICE void take(const typename Chain::Accumulators& acc, float scale) {
 #pragma unroll
-  for (int c = 0; c < Chain::chunk_tiles; ++c) {
+    for (int c = 0; c < Chain::chunk_tiles; ++c) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const u32 pair = ptx::movmatrix_trans(
-          element<Chain::type>::pack(scale * acc[c][2 * half], scale * acc[c][2 * half + 1]));
-      const int value = value0 + half * 8 + 2 * lane.t;
-      const int row = c * 8 + lane.g;
-      u16* to = o + row * token + value;
-      if (whole) {
-        *reinterpret_cast<u32*>(to) = pair;
-      } else if (row < left) {
-        if (paired) {
-          if (value < Chain::values) *reinterpret_cast<u32*>(to) = pair;
-        } else {
-          if (value < Chain::values) to[0] = static_cast<u16>(pair);
-          if (value + 1 < Chain::values) to[1] = static_cast<u16>(pair >> 16);
-        }
+      for (int half = 0; half < 2; ++half) {
+        pairs[c][half] = ptx::movmatrix_trans(
+            element<Chain::type>::pack(scale * acc[c][2 * half], scale * acc[c][2 * half + 1]));
       }
     }
   }
-}
+
+  KDA_DEVICE void next() {
+    at += Chain::chunk_tiles * stride;
+    left -= Chain::chunk;
+  }
+
+  // Rows and columns that exist.
+  KDA_DEVICE void store() {
+    u16* row = at;
+    if (paired && columns > 8 && left > Chain::chunk - 8) {
+#pragma unroll
+      for (int c = 0; c < Chain::chunk_tiles; ++c) {
+        *reinterpret_cast<u32*>(row) = pairs[c][0];
+        *reinterpret_cast<u32*>(row + 8) = pairs[c][1];
+        row += stride;
+      }
+    } else {
+#pragma unroll
+      for (int c = 0; c < Chain::chunk_tiles; ++c) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          if (c * 8 < left && columns > half * 8) {
+            row[half * 8] = static_cast<u16>(pairs[c][half]);
+            if (columns > half * 8 + 1) {
+              row[half * 8 + 1] = static_cast<u16>(pairs[c][half] >> 16);
+            }
+          }
+        }
+        row += stride;
+      }
+    }
+  }
+};
 
 // The state before the task's chunks becomes the one after them.
 template <class Chain>
@@ -49,32 +87,28 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   constexpr int chunk = Chain::chunk;
   constexpr int parts = Chain::parts;
   constexpr float writer_scale = Chain::writer_scale;
-  const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16;
-  const bool paired = is_paired<type>(args.out.o, Chain::values);
-  u16* outputs = static_cast<u16*>(const_cast<void*>(args.out.o.data)) +
-                 offset_of<Chain::shape.varlen>(args.out.o, task.n, task.sequence.begin, task.head);
+  if (task.chunks == 0) return;
+  OutputRows<Chain> outputs(args.out.o, task);
 
   auto& s = state.s[0];
   typename Chain::Accumulators r;
   typename Chain::Accumulators o;
   u32 s_operand[Chain::keys / 16][4];
   u32 r_operand[chunk / 16][4];
+  u32 v[Chain::chunk_tiles / 2][4];
+  float2 decay[Chain::keys / 8];
+  ring.wait_chunk(0);
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
     const int step = parts * at;
+    const u32 ak = ring.slot(step + 2);
+    load_decay(decay, ak + Factor::bytes);
     Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
-
     // S decays here, not under the products, which read the packed copy: ptxas waits for every
     // product in flight before it lets registers change that another product once wrote.
-    ring.wait_full(step + 2);
-    const u32 ak = ring.slot(step + 2);
-    decay_state(s, ak + Factor::bytes);
-
-    ring.wait_full(step);
-    ring.wait_full(step + 1);
-    if constexpr (parts == 4) ring.wait_full(step + 3);
+    decay_state(s, decay);
     hold(r);
     hold(o);
     ptx::wgmma_fence();
@@ -83,13 +117,15 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     read_state<Chain>(o, s_operand, ring.slot(step + 1));
     ptx::wgmma_commit();
 
+    // Under the products: the outputs of the chunk before.
+    load_values_transposed<Chain>(v, ring.slot(step) + Factor::bytes);
+    if (at > 0) outputs.store();
     ptx::wgmma_wait<1>();
     hold(r);
-    subtract_from_values<Chain>(r, ring.slot(step) + Factor::bytes, s_scale.down);
+    subtract_from_values<Chain>(r, v, s_scale.down);
     Scale r_scale;
     if constexpr (Scale::needed) r_scale.choose(largest(r));
     pack(r_operand, r, r_scale);
-    ring.release(step);
     if constexpr (Scale::needed) {
       ptx::wgmma_wait<0>();
       hold(o);
@@ -111,25 +147,22 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     }
     ptx::wgmma_commit();
 
-    ptx::wgmma_wait<1>();
-    hold(s);
-    ring.release(step + 2);
-    if constexpr (parts == 4) ring.release(step + 3);
-    if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
+    // Under these, where the ring holds it already: the next chunk's arrival.
+    ring.release(step);
+    const bool more = at + 1 < task.chunks;
+    constexpr bool early = Chain::stages >= 2 * parts;
+    if (early && more) ring.wait_chunk(step + parts);
     ptx::wgmma_wait<0>();
+    hold(s);
     hold(o);
-    ring.release(step + 1);
-
-    const i64 first = task.first + static_cast<i64>(at) * chunk;
-    const i64 left = task.sequence.length() - first;
-    u16* to = outputs + first * args.out.o.token;
-    const float scale = args.in.scale * r_scale.down / writer_scale;
-    if (left >= chunk && paired && task.value0 + Chain::columns <= Chain::values) {
-      write_outputs<Chain, true>(o, to, args.out.o.token, left, value0, scale, paired);
-    } else {
-      write_outputs<Chain, false>(o, to, args.out.o.token, left, value0, scale, paired);
-    }
+#pragma unroll
+    for (int part = 1; part < parts; ++part) ring.release(step + part);
+    if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
+    if (at > 0) outputs.next();  // not with the stores, which still read the address
+    outputs.take(o, args.in.scale * r_scale.down / writer_scale);
+    if (!early && more) ring.wait_chunk(step + parts);
   }
+  outputs.store();
 }
 
 }  // namespace kda::chunk_wgmma

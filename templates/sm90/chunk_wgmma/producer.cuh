@@ -57,16 +57,17 @@ KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::Recu
     const char* images[] = {
         static_cast<const char*>(args.factors.kd), static_cast<const char*>(args.factors.qd),
         static_cast<const char*>(args.factors.ak), static_cast<const char*>(args.factors.ak_rest)};
+    const u32 full = ring.full(parts * at);
 #pragma unroll
     for (int part = 0; part < parts; ++part) {
       const int step = parts * at + part;
       ring.wait_empty(step);
       const u32 slot = ring.slot(step);
       const u32 side = slot + Factor::bytes;
-      const u32 full = ring.full(step);
-      constexpr u32 side_bytes[] = {0, Square::bytes, Chain::keys * 4, 0};
       if (lane == 0) {
-        ptx::mbarrier_expect_tx(full, Factor::bytes + side_bytes[part]);
+        if (part == 0) {
+          ptx::mbarrier_expect_tx(full, parts * Factor::bytes + Square::bytes + Chain::keys * 4);
+        }
         ptx::bulk_load(slot, images[part] + tile * Factor::bytes, Factor::bytes, full);
         if (part == 1) {
           ptx::bulk_load(side, static_cast<const char*>(args.factors.aq) + tile * Square::bytes,
@@ -79,11 +80,11 @@ KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::Recu
         const i64 first = task.first + static_cast<i64>(at) * chunk;
         load_values<Chain>(side, v + first * in.v.token, in.v.token, task.sequence.length() - first,
                            exist, vectored);
-      }
-      if (part == 0 && vectored) {
-        ptx::cp_async_arrive(full);
-      } else {
-        ptx::mbarrier_arrive(full);
+        if (vectored) {
+          ptx::cp_async_arrive(full);
+        } else {
+          ptx::mbarrier_arrive(full);
+        }
       }
     }
   }

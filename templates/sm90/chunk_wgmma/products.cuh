@@ -69,18 +69,31 @@ KDA_DEVICE void write_state(float (&s)[Chain::keys / 8][4], const u32 (&a)[Chain
   }
 }
 
-// s *= diag(decay)
+// One chunk's decay of this lane's channels.
 template <int count>
-KDA_DEVICE void decay_state(float (&s)[count][4], u32 decay) {
+KDA_DEVICE void load_decay(float2 (&d)[count], u32 decay) {
   const tile::Lane lane;
 #pragma unroll
+  for (int k = 0; k < count; ++k) d[k] = ptx::ld_shared_f32x2(decay + (k * 8 + 2 * lane.t) * 4);
+}
+
+// s *= diag(decay)
+template <int count>
+KDA_DEVICE void decay_state(float (&s)[count][4], const float2 (&d)[count]) {
+#pragma unroll
   for (int k = 0; k < count; ++k) {
-    const float2 d = ptx::ld_shared_f32x2(decay + (k * 8 + 2 * lane.t) * 4);
-    s[k][0] *= d.x;
-    s[k][1] *= d.y;
-    s[k][2] *= d.x;
-    s[k][3] *= d.y;
+    s[k][0] *= d[k].x;
+    s[k][1] *= d[k].y;
+    s[k][2] *= d[k].x;
+    s[k][3] *= d[k].y;
   }
+}
+
+template <int count>
+KDA_DEVICE void decay_state(float (&s)[count][4], u32 decay) {
+  float2 d[count];
+  load_decay(d, decay);
+  decay_state(s, d);
 }
 
 template <int count>
@@ -92,25 +105,41 @@ KDA_DEVICE void multiply(float (&x)[count][4], float factor) {
   }
 }
 
-// r = v^T - r * down
+// v^T of a chunk as the accumulators lie, two columns a register.
 template <class Chain>
-KDA_DEVICE void subtract_from_values(typename Chain::Accumulators& r, u32 v, float down) {
+KDA_DEVICE void load_values_transposed(u32 (&x)[Chain::chunk_tiles / 2][4], u32 v) {
   constexpr int value_row = Chain::value_row;
   const int lane = threadIdx.x % 32;
   const int column0 = static_cast<int>(threadIdx.x) / 32 * 16;
   const u32 from = v + (lane % 8 + lane / 16 * 8) * value_row + (column0 + lane / 8 % 2 * 8) * 2;
 #pragma unroll
   for (int c = 0; c < Chain::chunk_tiles; c += 2) {
-    u32 x[4];
-    ptx::ldmatrix_x4_trans(x, from + c * 8 * value_row);
+    ptx::ldmatrix_x4_trans(x[c / 2], from + c * 8 * value_row);
+  }
+}
+
+// r = v^T - r * down
+template <class Chain>
+KDA_DEVICE void subtract_from_values(typename Chain::Accumulators& r,
+                                     const u32 (&x)[Chain::chunk_tiles / 2][4], float down) {
+#pragma unroll
+  for (int c = 0; c < Chain::chunk_tiles; c += 2) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 pair = element<Chain::type>::unpack(x[i]);
+      const float2 pair = element<Chain::type>::unpack(x[c / 2][i]);
       float* to = &r[c + i / 2][i % 2 * 2];
       to[0] = pair.x - to[0] * down;
       to[1] = pair.y - to[1] * down;
     }
   }
+}
+
+// The same from shared memory.
+template <class Chain>
+KDA_DEVICE void subtract_from_values(typename Chain::Accumulators& r, u32 v, float down) {
+  u32 x[Chain::chunk_tiles / 2][4];
+  load_values_transposed<Chain>(x, v);
+  subtract_from_values<Chain>(r, x, down);
 }
 
 }  // namespace kda::chunk_wgmma
