@@ -30,6 +30,7 @@ constexpr Variable variables[] = {
     {"KDA_JIT", "off: never compile; a kernel that no cache or bundle holds is an error", "on"},
     {"KDA_WISDOM_DIR", "directory of the measurements", "wisdom, in the directory of the kernels"},
     {"KDA_WISDOM_PATH", "more such directories, read only, separated by colons", "none"},
+    {"KDA_TUNE", "off: plans know nothing of measurements; read: they use them", "read"},
     {"KDA_NVRTC_PATH", "libnvrtc to use: the library or its directory; no other is tried",
      "the loaded one, CUDA_HOME, CUDA_PATH, the loader's, /usr/local/cuda*, Python's"},
     {"KDA_LIBCUDA_PATH", "libcuda to use; no other is tried", "libcuda.so.1"},

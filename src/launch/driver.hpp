@@ -28,6 +28,7 @@ namespace kda::launch {
   REQUIRED(MemsetD8Async) REQUIRED(MemsetD16Async) REQUIRED(MemsetD32Async)                       \
   REQUIRED(StreamCreate) REQUIRED(StreamDestroy) REQUIRED(StreamSynchronize)                      \
   REQUIRED(StreamWaitEvent) REQUIRED(StreamIsCapturing)                                           \
+  REQUIRED(ThreadExchangeStreamCaptureMode)                                                       \
   REQUIRED(StreamBeginCapture) REQUIRED(StreamEndCapture)                                         \
   REQUIRED(GraphInstantiate) REQUIRED(GraphLaunch) REQUIRED(GraphExecDestroy) REQUIRED(GraphDestroy)\
   REQUIRED(EventCreate) REQUIRED(EventRecord) REQUIRED(EventSynchronize)                          \

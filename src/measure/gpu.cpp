@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "measure/failure.hpp"
 
 namespace kda::measure {
@@ -54,10 +56,10 @@ void Buffer::upload(const void* host, std::size_t bytes) {
   gpu_->synchronize();
 }
 
-void Buffer::download(void* host, std::size_t bytes) const {
+void Buffer::download(void* host, std::size_t bytes, std::size_t from) const {
   if (bytes == 0) return;
-  must(
-      check(gpu_->driver().MemcpyDtoHAsync(host, at_, bytes, gpu_->stream()), "cuMemcpyDtoHAsync"));
+  must(check(gpu_->driver().MemcpyDtoHAsync(host, at_ + from, bytes, gpu_->stream()),
+             "cuMemcpyDtoHAsync"));
   gpu_->synchronize();
 }
 
@@ -70,6 +72,14 @@ void Buffer::copy_from(const Buffer& other) {
 void Buffer::fill(unsigned char byte) {
   if (bytes_ == 0) return;
   must(check(gpu_->driver().MemsetD8Async(at_, byte, bytes_, gpu_->stream()), "cuMemsetD8Async"));
+}
+
+void Buffer::tile(std::size_t bytes) {
+  for (std::size_t done = bytes; done < bytes_; done *= 2) {
+    must(check(gpu_->driver().MemcpyDtoDAsync(at_ + done, at_, std::min(done, bytes_ - done),
+                                              gpu_->stream()),
+               "cuMemcpyDtoDAsync"));
+  }
 }
 
 }  // namespace kda::measure

@@ -52,9 +52,11 @@ class Buffer {
   std::size_t bytes() const { return bytes_; }
 
   void upload(const void* host, std::size_t bytes);
-  void download(void* host, std::size_t bytes) const;
+  void download(void* host, std::size_t bytes, std::size_t from = 0) const;
   void copy_from(const Buffer& other);
   void fill(unsigned char byte);
+  // Repeats its first `bytes` over the rest.
+  void tile(std::size_t bytes);
 
  private:
   void swap(Buffer& other) noexcept {

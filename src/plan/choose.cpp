@@ -4,12 +4,36 @@
 
 #include <utility>
 
+#include "base/env.hpp"
+#include "problem/problem.hpp"
 #include "strategy/pick.hpp"
+#include "strategy/table.hpp"
 
 namespace kda::plan {
 
+namespace {
+
+Status no_wisdom(const Problem& problem, const device::Device& device) {
+  return {Code::no_wisdom,
+          fmt::format("effort = wisdom_only, and nothing measured on {} fits {}; measure it with "
+                      "kda-tune tune or Effort::measure, or allow Effort::estimate",
+                      device.name, problem::to_text(problem))};
+}
+
+}  // namespace
+
 const char* name_of(Origin origin) noexcept {
-  return origin == Origin::forced ? "forced" : "cost model";
+  switch (origin) {
+    case Origin::cost_model:
+      return "cost model";
+    case Origin::wisdom:
+      return "wisdom";
+    case Origin::measured:
+      return "measured now";
+    case Origin::forced:
+      return "forced";
+  }
+  return "unknown";
 }
 
 Status check_device(const Options& options) {
@@ -25,16 +49,52 @@ Result<device::Device> device_of(const Options& options) {
   return device::query(options.device);
 }
 
-Result<Choice> choose(const Problem& problem, const device::Device& device,
-                      const Options& options) {
-  Result<strategy::Pick> pick = strategy::pick(problem, device, options.strategy, options.tuning);
+base::env::CacheMode mode_of(const Options& options) {
+  switch (options.cache_mode) {
+    case CacheMode::off:
+      return base::env::CacheMode::off;
+    case CacheMode::read_only:
+      return base::env::CacheMode::read_only;
+    case CacheMode::read_write:
+      return base::env::CacheMode::read_write;
+    case CacheMode::by_environment:
+      break;
+  }
+  return base::env::cache_mode();
+}
+
+std::shared_ptr<tune::Wisdom> wisdom_of(const Options& options) {
+  return tune::shared_wisdom(options.wisdom_dir, options.cache_dir, mode_of(options));
+}
+
+std::optional<tune::Hint> hint_of(const Problem& problem, const device::Device& device,
+                                  const Options& options) {
+  constexpr std::string_view words[] = {"off", "read"};
+  if (base::env::choice("KDA_TUNE", words, 1) == 0) return std::nullopt;
+  return wisdom_of(options)->find(problem, device, options.strategy);
+}
+
+Result<Choice> choose(const Problem& problem, const device::Device& device, const Options& options,
+                      const std::optional<tune::Hint>& hint) {
+  // On another device it is a guess, if a good one.
+  const bool measured_here = hint && hint->match != tune::Match::other_device;
+  if (options.effort == Effort::wisdom_only && !measured_here) return no_wisdom(problem, device);
+
+  strategy::Preferred preferred;
+  if (hint) preferred = {strategy::find(hint->candidate.strategy), hint->candidate.tuning};
+  Result<strategy::Pick> pick =
+      strategy::pick(problem, device, options.strategy, options.tuning, preferred);
   if (!pick) return pick.status();
+  const Origin origin = pick->preferred ? Origin::wisdom : Origin::cost_model;
+  const bool same =
+      hint && (hint->match == tune::Match::exact || hint->match == tune::Match::other_build);
   return Choice{pick->strategy,
-                options.strategy.empty() ? Origin::cost_model : Origin::forced,
-                options.tuning.empty() ? Origin::cost_model : Origin::forced,
-                pick->microseconds,
+                options.strategy.empty() ? origin : Origin::forced,
+                options.tuning.empty() ? origin : Origin::forced,
+                pick->preferred && same ? hint->microseconds : pick->microseconds,
                 std::move(pick->recipe),
-                std::move(pick->passed_over)};
+                std::move(pick->passed_over),
+                pick->preferred ? hint->words : ""};
 }
 
 }  // namespace kda::plan

@@ -41,6 +41,7 @@ std::string describe(const Plan::Impl& plan) {
       choice.strategy->name, name_of(choice.strategy_origin), choice.microseconds,
       plan.problem.max_tokens, tunable::to_text(plan.program.recipe.tuning),
       name_of(choice.tuning_origin));
+  if (!choice.evidence.empty()) text += fmt::format("evidence   {}\n", choice.evidence);
   if (!choice.passed_over.empty()) {
     text += fmt::format("passed by  {}\n", fmt::join(choice.passed_over, "; "));
   }

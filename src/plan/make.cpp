@@ -1,12 +1,17 @@
 // Choose, compose, build, freeze.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "base/env.hpp"
+#include "base/log.hpp"
 #include "cache/cache.hpp"
+#include "compile/toolchain.hpp"
 #include "launch/driver.hpp"
 #include "plan/kept.hpp"
+#include "plan/measure.hpp"
 #include "plan/plan.hpp"
 #include "problem/problem.hpp"
 
@@ -32,18 +37,39 @@ Result<int> ordinal_for(const Options& options) {
   return device::ordinal_of(options.device);
 }
 
-base::env::CacheMode mode_of(const Options& options) {
-  switch (options.cache_mode) {
-    case CacheMode::off:
-      return base::env::CacheMode::off;
-    case CacheMode::read_only:
-      return base::env::CacheMode::read_only;
-    case CacheMode::read_write:
-      return base::env::CacheMode::read_write;
-    case CacheMode::by_environment:
-      break;
+// Measures where options want it and nothing recorded answers just this; then chooses.
+Result<Choice> decide(const Problem& problem, const device::Device& device, const Options& options,
+                      cache::Cache& cache) {
+  std::optional<tune::Hint> hint = hint_of(problem, device, options);
+  const bool known = hint && hint->match == tune::Match::exact;
+  if (options.effort != Effort::measure || known) return choose(problem, device, options, hint);
+
+  const Result<tune::Record> record = measure(problem, device, options, cache, *wisdom_of(options));
+  // What the caller asked for cannot be done: not now, or not here.
+  if (!record && record.status().code() == Code::invalid_argument) return record.status();
+  if (!record) {
+    base::log::warn("effort = measure fell back on what is known: " + record.status().message());
+    Result<Choice> choice = choose(problem, device, options, hint);
+    if (choice) {
+      if (!choice->evidence.empty()) choice->evidence += "; ";
+      choice->evidence += "could not be measured: " + record.status().message();
+    }
+    return choice;
   }
-  return base::env::cache_mode();
+  forget_all();  // plans of equal problems shall know it too
+  hint = tune::Hint{.record = std::make_shared<const tune::Record>(*record),
+                    .match = tune::Match::exact,
+                    .source = tune::Source::user,
+                    .candidate = record->winner,
+                    .microseconds = record->time_us.median,
+                    .words = fmt::format("measured now in {:.1f} s: {:.1f} us, {}", record->seconds,
+                                         record->time_us.median, record->decision)};
+  Result<Choice> choice = choose(problem, device, options, hint);
+  if (choice && choice->strategy_origin == Origin::wisdom) {
+    choice->strategy_origin = Origin::measured;
+  }
+  if (choice && choice->tuning_origin == Origin::wisdom) choice->tuning_origin = Origin::measured;
+  return choice;
 }
 
 // Fills in each draft's plan, or its status.
@@ -53,16 +79,19 @@ void build_all(std::vector<Draft>& drafts, const Options& options) {
     for (Draft& draft : drafts) draft.status = device.status();
     return;
   }
+  const std::shared_ptr<cache::Cache> cache =
+      cache::shared_cache(options.cache_dir, mode_of(options));
+  // Beside the kernels: a start that finds all of them there need not open NVRTC.
+  if (!cache->directory().empty())
+    compile::keep_toolchain_note_in(cache->directory(), cache->mode());
   std::vector<compose::Recipe> recipes;
   for (Draft& draft : drafts) {
-    Result<Choice> choice = choose(draft.problem, *device, options);
+    Result<Choice> choice = decide(draft.problem, *device, options, *cache);
     draft.status = choice.status();
     if (!choice) continue;
     draft.choice = *std::move(choice);
     recipes.push_back(std::move(draft.choice->recipe));
   }
-  const std::shared_ptr<cache::Cache> cache =
-      cache::shared_cache(options.cache_dir, mode_of(options));
   auto built = program::build_all(std::move(recipes), *device, *cache);
   auto next = built.begin();
   for (Draft& draft : drafts) {
@@ -133,7 +162,10 @@ Status supports(const Problem& problem, const Options& options) {
   if (!complete) return complete.status();
   const Result<device::Device> device = device_of(options);
   if (!device) return device.status();
-  return choose(*complete, *device, options).status();
+  // Whether it can be served does not depend on what was measured.
+  Options question = options;
+  question.effort = Effort::estimate;
+  return choose(*complete, *device, question).status();
 }
 
 }  // namespace kda::plan

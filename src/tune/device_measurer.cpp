@@ -10,10 +10,7 @@
 
 #include "measure/failure.hpp"
 #include "measure/gpu_time.hpp"
-#include "problem/problem.hpp"
-#include "problem/shape.hpp"
-#include "program/program.hpp"
-#include "strategy/table.hpp"
+#include "tune/loaded.hpp"
 
 namespace kda::tune {
 
@@ -24,28 +21,6 @@ using measure::must;
 constexpr unsigned char kPoison = 0xff;  // a candidate may not count on its workspace's contents
 constexpr double kLongCall = 20e3;       // microseconds; a longer call is not repeated for a rung
 constexpr double kFirstCall = 200;       // what a first call may take beside its kernels
-
-// A candidate made ready for one problem.
-struct Loaded {
-  Problem problem;
-  program::Program program;
-};
-
-Result<Loaded> load(const Candidate& candidate, const Problem& problem,
-                    const device::Device& device, cache::Cache& cache) {
-  const strategy::Strategy* strategy = strategy::find(candidate.strategy);
-  if (strategy == nullptr) {
-    return Status(Code::invalid_argument, "no strategy " + candidate.strategy);
-  }
-  if (Status status = strategy->applicable(problem, device); !status) return status;
-  Result<compose::Recipe> recipe = strategy->compose(problem, device, candidate.tuning);
-  if (!recipe) return recipe.status();
-  recipe->strategy = candidate.strategy;
-  recipe->tuning = candidate.tuning;
-  Result<program::Program> program = program::build(*std::move(recipe), device, cache);
-  if (!program) return program.status();
-  return Loaded{problem, *std::move(program)};
-}
 
 Outcome outcome_of(const Status& status) {
   if (status.code() == Code::compile_failed) return Outcome::compile;
@@ -68,10 +43,8 @@ struct DeviceMeasurer::Impl {
     workspace = measure::Buffer(gpu, bytes);
   }
 
-  Status enqueue(const Loaded& loaded, Forward forward) const {
-    problem::fill_strides(loaded.problem, forward);
-    return program::enqueue(loaded.program, {forward, static_cast<std::byte*>(workspace.data())},
-                            gpu.stream());
+  Status enqueue(const Loaded& loaded, const Forward& forward) const {
+    return tune::enqueue(loaded, forward, workspace.data(), gpu.stream());
   }
 
   Enqueue once(const Loaded& loaded) {

@@ -40,7 +40,8 @@ std::string root_of(const std::string& directory, const std::string& cache_dir) 
 
 std::vector<std::string> shared_roots() {
   std::vector<std::string> roots;
-  for (const std::string_view each : base::split(env::get("KDA_WISDOM_PATH"), ':')) {
+  const std::string path = env::get("KDA_WISDOM_PATH");
+  for (const std::string_view each : base::split(path, ':')) {
     if (!each.empty()) roots.push_back(base::file::absolute(std::string(each)));
   }
   return roots;
@@ -132,9 +133,8 @@ struct Wisdom::Impl {
   }
 };
 
-Wisdom::Wisdom(const std::string& directory, const std::string& cache_dir)
+Wisdom::Wisdom(const std::string& directory, const std::string& cache_dir, env::CacheMode mode)
     : impl_(std::make_unique<Impl>()) {
-  const env::CacheMode mode = env::cache_mode();
   impl_->root = root_of(directory, cache_dir);
   impl_->shared = shared_roots();
   impl_->reads = mode != env::CacheMode::off;
@@ -230,16 +230,16 @@ void Wisdom::reload() {
   ++impl_->generation;
 }
 
-std::shared_ptr<Wisdom> shared_wisdom(const std::string& directory, const std::string& cache_dir) {
+std::shared_ptr<Wisdom> shared_wisdom(const std::string& directory, const std::string& cache_dir,
+                                      env::CacheMode mode) {
   // Leaked, as plans may be made during exit.  The environment may change between two calls.
   static auto* mutex = new std::mutex;
   static auto* every = new std::map<std::string, std::shared_ptr<Wisdom>>;
-  const std::string name =
-      fmt::format("{}\n{}\n{}", root_of(directory, cache_dir), env::get("KDA_WISDOM_PATH"),
-                  static_cast<int>(env::cache_mode()));
+  const std::string name = fmt::format("{}\n{}\n{}", root_of(directory, cache_dir),
+                                       env::get("KDA_WISDOM_PATH"), static_cast<int>(mode));
   const std::lock_guard lock(*mutex);
   std::shared_ptr<Wisdom>& wisdom = (*every)[name];
-  if (!wisdom) wisdom = std::make_shared<Wisdom>(directory, cache_dir);
+  if (!wisdom) wisdom = std::make_shared<Wisdom>(directory, cache_dir, mode);
   return wisdom;
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/env.hpp"
 #include "tune/record.hpp"
 
 namespace kda::tune {
@@ -47,7 +48,9 @@ struct Hint {
 class Wisdom {
  public:
   // directory empty: $KDA_WISDOM_DIR, else `wisdom` beside the compiled kernels of cache_dir.
-  Wisdom(const std::string& directory, const std::string& cache_dir);
+  // mode as of the kernels' cache: off reads and writes no directory, read_only writes none.
+  Wisdom(const std::string& directory, const std::string& cache_dir,
+         base::env::CacheMode mode = base::env::cache_mode());
   ~Wisdom();
   Wisdom(const Wisdom&) = delete;
   Wisdom& operator=(const Wisdom&) = delete;
@@ -83,7 +86,8 @@ class Wisdom {
 };
 
 // The process's wisdom for these directories: the same object for the same ones.
-std::shared_ptr<Wisdom> shared_wisdom(const std::string& directory, const std::string& cache_dir);
+std::shared_ptr<Wisdom> shared_wisdom(const std::string& directory, const std::string& cache_dir,
+                                      base::env::CacheMode mode = base::env::cache_mode());
 
 // Text of JSON lines, one a record; several such files may be put one behind the other.
 std::string export_lines(const std::vector<Wisdom::Listed>& records);

@@ -2,19 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "cli/failure.hpp"
 #include "cli/subject.hpp"
+#include "measure/rotation.hpp"
 #include "reference/dtype.hpp"
 
 namespace kda::bench {
 namespace {
 
-constexpr double kTimesL2 = 5;         // a rotation's bytes over the L2's
-constexpr double kMemoryShare = 0.85;  // of what is free, the rest is for the workspace
-constexpr int kMostSets = 64;
 constexpr unsigned char kPoison = 0xff;  // NaN in bf16, f16 and f32
 
 template <class T>
@@ -38,17 +33,11 @@ Buffer copied(const Gpu& gpu, const Buffer& from) {
 
 }  // namespace
 
-int rotation(double set_bytes, double l2_bytes, double free_bytes) {
-  const int fitting = static_cast<int>(std::min(kMemoryShare * free_bytes / set_bytes, 1e6));
-  const int wanted = static_cast<int>(std::ceil(kTimesL2 * l2_bytes / set_bytes));
-  return std::min(fitting, std::clamp(wanted, 2, kMostSets));
-}
-
 DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
     : problem_(host.problem), sequences_(host.sequences()) {
   const double bytes = cli::floor_bytes(problem_);
   const auto free = static_cast<double>(gpu.free_bytes());
-  const int count = rotation(bytes, static_cast<double>(gpu.device().l2_bytes), free);
+  const int count = measure::rotation(bytes, static_cast<double>(gpu.device().l2_bytes), free);
   if (count == 0) {
     throw cli::Failure(cli::kFailed, fmt::format("the tensors take {:.1f} GB; {:.1f} GB are free",
                                                  bytes / 1e9, free / 1e9));

@@ -38,8 +38,4 @@ class DeviceTensors {
   std::vector<Set> sets_;
 };
 
-// How many sets a problem's rotation takes: their sum is far past the L2, but within free_bytes;
-// 0 when not even one fits.
-int rotation(double set_bytes, double l2_bytes, double free_bytes);
-
 }  // namespace kda::bench

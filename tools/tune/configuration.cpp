@@ -80,7 +80,8 @@ std::vector<kda::Options> choices_of(const Request& request) {
 
 Result<plan::Choice> choose(const cli::Subject& subject, const Target& target,
                             const kda::Options& options) {
-  return plan::choose(subject.problem, target.device, options);
+  return plan::choose(subject.problem, target.device, options,
+                      plan::hint_of(subject.problem, target.device, options));
 }
 
 }  // namespace kda::tune_tool

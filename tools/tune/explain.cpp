@@ -71,6 +71,7 @@ int explain(const Request& request) {
   document.say("problem  " + problem::to_text(subject.problem));
   document.say(fmt::format("device   {}{}", target.device.name,
                            target.device.present() ? "" : " (named, not present)"));
+  if (!choice.evidence.empty()) document.say("evidence " + choice.evidence);
   document.add("candidates", candidates(subject, target, options, choice), kCandidates);
   Json kernels = Json::array(), fields = Json::array();
   for (const compose::Stage& stage : choice.recipe.stages) {

@@ -1,37 +1,21 @@
 #include "worker/inputs.hpp"
 
-#include <algorithm>
-#include <numeric>
-#include <utility>
-
-#include "cli/failure.hpp"
 #include "measure/failure.hpp"
 #include "reference/inputs.hpp"
+#include "tune/small_problem.hpp"
 
 namespace kda::worker {
 namespace {
 
-// Shorter than any chunk, past one, a whole number of them, and many.
-const std::vector<std::int64_t> kPacked = {1, 67, 128, 700};
-constexpr std::int64_t kDense = 451;  // tokens of each of two
-constexpr int kHeads = 2;
-
 constexpr std::int64_t kLongTokens = 32768;  // over this, one head is verified at size
 constexpr int kHeadsAtSize = 2;
 
-}  // namespace
-
 Subject small_subject(const Subject& subject) {
-  Subject small = subject;
-  Problem& problem = small.problem;
-  const int group = problem.value_heads / problem.heads;
-  problem.heads = std::min(problem.heads, kHeads);
-  problem.value_heads = group * problem.heads;
-  small.lengths = problem.varlen ? kPacked : std::vector<std::int64_t>{kDense, kDense};
-  problem.max_sequences = static_cast<int>(small.lengths.size());
-  problem.max_tokens = std::accumulate(small.lengths.begin(), small.lengths.end(), std::int64_t{0});
-  return small;
+  const tune::SmallProblem small = tune::small_problem(subject.problem);
+  return {small.problem, small.lengths, subject.regime, subject.seed};
 }
+
+}  // namespace
 
 ReferenceInputs::Tensors::Tensors(const measure::Gpu& gpu, const Subject& subject)
     : host(reference::make_tensors(

@@ -20,11 +20,6 @@ struct Subject {
   std::uint64_t seed = 1;
 };
 
-// The problem on which every candidate is verified: a few heads, short odd sequences, and one long
-// enough to fill every pipeline.  Its kernels are those of the problem itself, for kernels know
-// neither T nor N nor H.
-Subject small_subject(const Subject& subject);
-
 // Small: every element of every head against the fp64 recurrence.  At size: the heads of
 // bench::Verifier against it, and every element of all heads finite and written.
 class ReferenceInputs : public tune::Inputs {

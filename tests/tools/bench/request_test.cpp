@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/device_tensors.hpp"
 #include "bench/variant.hpp"
 #include "reference/cases.hpp"
 #include "support/catch.hpp"
@@ -69,12 +68,4 @@ TEST_CASE("strategies and tunings combine, lists expanded", "[tools]") {
   CHECK(wanted[2].strategy == "recurrent");
   REQUIRE(bench::wanted_variants({}, {}).size() == 1);
   CHECK(bench::wanted_variants({}, {})[0].strategy.empty());
-}
-
-TEST_CASE("the rotation is far past the L2 and within the memory", "[tools]") {
-  CHECK(bench::rotation(1e9, 60e6, 140e9) == 2);
-  CHECK(bench::rotation(50e6, 60e6, 140e9) == 6);
-  CHECK(bench::rotation(1e5, 60e6, 140e9) == 64);
-  CHECK(bench::rotation(1e9, 60e6, 1.5e9) == 1);
-  CHECK(bench::rotation(1e9, 60e6, 0.5e9) == 0);
 }

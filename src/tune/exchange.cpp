@@ -1,0 +1,118 @@
+// Wisdom as JSON lines, out and in, and its house-keeping.
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "tune/roots.hpp"
+#include "tune/wisdom.hpp"
+
+namespace kda::tune {
+
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+
+// Two answers to one question agree in this.
+std::string question_of(const Record& record) {
+  return digest(record.environment) + " " + key_of(record.problem);
+}
+
+// What is wrong with a file of the user's directory; empty: nothing.
+std::string fault_of(const std::string& path) {
+  std::string text;
+  if (const int error = base::file::read(path, kMostBytes, text)) {
+    return base::file::describe(error);
+  }
+  const Result<Record> record = parse_record(text);
+  if (!record) return record.status().message();
+  const std::string place =
+      digest(record->environment) + "/" + key_digest(record->problem) + ".json";
+  if (!path.ends_with("/" + place)) return "it answers another question than its name says";
+  return {};
+}
+
+}  // namespace
+
+std::string export_lines(const std::vector<Wisdom::Listed>& records) {
+  std::string text;
+  for (const Wisdom::Listed& each : records) text += to_json(*each.record) + "\n";
+  return text;
+}
+
+Result<Import> import_lines(std::string_view text, Wisdom& into, bool lenient) {
+  std::map<std::string, std::string> dates;  // of what is there
+  for (const Wisdom::Listed& each : into.list()) {
+    if (each.source != Source::user) continue;
+    dates[question_of(*each.record)] = each.record->date;
+  }
+
+  Import import;
+  std::map<std::string, Record> fresh;
+  int number = 0;
+  for (const std::string_view line : base::split(text, '\n')) {
+    ++number;
+    if (base::trim(line).empty()) continue;
+    Result<Record> record = parse_record(line);
+    if (!record) {
+      import.refused.push_back(fmt::format("line {}: {}", number, record.status().message()));
+      continue;
+    }
+    const std::string question = question_of(*record);
+    const auto there = dates.find(question);
+    if (there != dates.end() && there->second >= record->date) {
+      ++import.kept;
+      continue;
+    }
+    dates[question] = record->date;
+    fresh.insert_or_assign(question, *std::move(record));
+  }
+  if (!import.refused.empty() && !lenient) {
+    return Status(Code::invalid_argument,
+                  fmt::format("{}{}; nothing was imported", import.refused.front(),
+                              import.refused.size() > 1
+                                  ? fmt::format(" (and {} more)", import.refused.size() - 1)
+                                  : ""));
+  }
+  for (const auto& [question, record] : fresh) {
+    if (Status status = into.add(record); !status) return status;
+    ++import.added;
+  }
+  return import;
+}
+
+std::vector<Fault> verify(const Wisdom& wisdom) {
+  std::vector<Fault> faults;
+  for (const std::string& path : record_paths(wisdom.directory())) {
+    if (std::string why = fault_of(path); !why.empty()) faults.push_back({path, std::move(why)});
+  }
+  return faults;
+}
+
+Result<int> prune(Wisdom& wisdom, const Prune& what, const Environment& now) {
+  int removed = 0;
+  for (const std::string& path : record_paths(wisdom.directory())) {
+    const std::string fault = fault_of(path);
+    bool goes = what.all;
+    if (!fault.empty()) {
+      goes = goes || what.damaged;
+    } else if (const auto record = read_record(path)) {
+      const Environment& e = record->environment;
+      goes = goes || (what.stale && (e.templates != now.templates || e.compiler != now.compiler));
+      goes = goes || (!what.device.empty() && e.device == what.device);
+    }
+    if (!goes) continue;
+    if (const int error = base::file::remove(path)) {
+      wisdom.reload();
+      return Status(Code::invalid_argument,
+                    fmt::format("{} cannot be removed: {}", path, base::file::describe(error)));
+    }
+    ++removed;
+  }
+  wisdom.reload();
+  return removed;
+}
+
+}  // namespace kda::tune

@@ -1,0 +1,40 @@
+#include "tune/small_problem.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace kda::tune {
+
+namespace {
+
+// Shorter than any chunk, past one, a whole number of them, and many.
+constexpr std::int64_t kPacked[] = {1, 67, 128, 700};
+constexpr std::int64_t kDense[] = {451, 451};
+constexpr int kHeads = 2;
+
+}  // namespace
+
+SmallProblem small_problem(const Problem& problem) {
+  SmallProblem small{problem, {}};
+  const int group = problem.value_heads / problem.heads;
+  small.problem.heads = std::min(problem.heads, kHeads);
+  small.problem.value_heads = group * small.problem.heads;
+  if (problem.varlen) {
+    small.lengths.assign(std::begin(kPacked), std::end(kPacked));
+  } else {
+    small.lengths.assign(std::begin(kDense), std::end(kDense));
+  }
+  small.problem.max_sequences = static_cast<int>(small.lengths.size());
+  small.problem.max_tokens =
+      std::accumulate(small.lengths.begin(), small.lengths.end(), std::int64_t{0});
+  return small;
+}
+
+std::vector<std::int64_t> even_lengths(const Problem& problem) {
+  const std::int64_t each = problem.max_tokens / problem.max_sequences;
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(problem.max_sequences), each);
+  if (problem.varlen) lengths.back() += problem.max_tokens - each * problem.max_sequences;
+  return lengths;
+}
+
+}  // namespace kda::tune

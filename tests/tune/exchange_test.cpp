@@ -1,0 +1,126 @@
+// Wisdom out and in: export, import, merge, verify, prune.
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+#include "tune/records.hpp"
+
+using namespace kda;
+using test::h200;
+using test::problem_in_words;
+using test::record_of;
+
+namespace {
+
+struct Fixture {
+  test::Scratch scratch;
+  Problem first = problem_in_words("T=300 H=2"), second = problem_in_words("T=9000 H=4");
+  tune::Wisdom from{scratch / "from", ""}, to{scratch / "to", ""};
+
+  std::string mine(const tune::Wisdom& wisdom) const {
+    std::vector<tune::Wisdom::Listed> records;
+    for (const auto& each : wisdom.list()) {
+      if (each.source == tune::Source::user) records.push_back(each);
+    }
+    return tune::export_lines(records);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what is exported is imported, whole and the same", "[tune]") {
+  Fixture f;
+  REQUIRE(f.from.add(record_of(f.first)));
+  REQUIRE(f.from.add(record_of(f.second)));
+  const std::string text = f.mine(f.from);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 2);
+  const auto import = tune::import_lines("\n" + text + "\n\n", f.to);
+  REQUIRE(import);
+  CHECK(import->added == 2);
+  CHECK(import->kept == 0);
+  CHECK(f.mine(f.to) == text);
+  CHECK(f.to.find(f.first, h200())->match == tune::Match::exact);
+}
+
+TEST_CASE("one bad line takes the whole import back", "[tune]") {
+  Fixture f;
+  const std::string good = to_json(record_of(f.first)) + "\n";
+  for (const std::string& bad : {std::string("{\"kda_wisdom\":9}"), std::string("nonsense"),
+                                 to_json(record_of(f.second)).substr(1)}) {
+    const auto import = tune::import_lines(good + bad + "\n", f.to);
+    REQUIRE_FALSE(import);
+    CHECK(import.status().code() == Code::invalid_argument);
+    CHECK_THAT(import.status().message(), test::contains("line 2: "));
+    CHECK_THAT(import.status().message(), test::contains("nothing was imported"));
+    CHECK(f.mine(f.to).empty());
+  }
+  const auto lenient = tune::import_lines("{}\n" + good, f.to, /*lenient=*/true);
+  REQUIRE(lenient);
+  CHECK(lenient->added == 1);
+  REQUIRE(lenient->refused.size() == 1);
+  CHECK_THAT(lenient->refused.front(), test::contains("line 1: wisdom: kda_wisdom is missing"));
+}
+
+TEST_CASE("of two answers to one question the newer stays", "[tune]") {
+  Fixture f;
+  const tune::Candidate other = test::recurrent("threads=32 lanes=8 columns=4");
+  tune::Record newer = record_of(f.first, h200(), other);
+  newer.date = "2026-11-22T00:00:00Z";
+  REQUIRE(f.to.add(newer));
+  auto import = tune::import_lines(to_json(record_of(f.first)), f.to);
+  REQUIRE(import);
+  CHECK(import->kept == 1);
+  CHECK(f.to.find(f.first, h200())->candidate == other);
+
+  newer.winner = test::recurrent();
+  newer.date = "2026-11-23T00:00:00Z";
+  // The order of lines does not matter.
+  import = tune::import_lines(to_json(newer) + "\n" + to_json(record_of(f.first)), f.to);
+  REQUIRE(import);
+  CHECK(import->added == 1);
+  CHECK(f.to.find(f.first, h200())->candidate == test::recurrent());
+}
+
+TEST_CASE("prune takes what is named and nothing else", "[tune]") {
+  Fixture f;
+  const tune::Record sound = record_of(f.first);
+  tune::Record stale = record_of(f.second);
+  stale.environment.templates = "of another day";
+  device::Device other = h200();
+  other.name = "NVIDIA H100 SXM";
+  const auto fill = [&] {
+    REQUIRE(f.to.add(sound));
+    REQUIRE(f.to.add(stale));
+    REQUIRE(f.to.add(record_of(f.second, other)));
+  };
+  const auto prune = [&](const tune::Prune& what) {
+    const auto removed = tune::prune(f.to, what, sound.environment);
+    REQUIRE(removed);
+    return *removed;
+  };
+  fill();
+  CHECK(prune({}) == 0);
+  CHECK(prune({.stale = true}) == 1);
+  CHECK(prune({.device = "NVIDIA H100 SXM"}) == 1);
+  CHECK(f.to.find(f.first, h200())->match == tune::Match::exact);
+  CHECK_FALSE(f.to.find(f.second, h200()));
+
+  const std::string directory = f.scratch / "to/v1/" + digest(sound.environment);
+  std::ofstream(directory + "/0123456789abcdef.json") << "damaged";
+  CHECK(tune::verify(f.to).size() == 1);
+  CHECK(prune({.damaged = true}) == 1);
+  CHECK(tune::verify(f.to).empty());
+  CHECK(prune({.all = true}) == 1);
+  CHECK(f.mine(f.to).empty());
+}
+
+TEST_CASE("every shipped record is sound", "[tune]") {
+  const test::Scratch scratch;
+  for (const auto& each : tune::Wisdom(scratch.path(), "").list()) {
+    CHECK(each.source == tune::Source::shipped);
+    CHECK(each.record->environment.policy == tune::kPolicy);
+    CHECK(each.record->time_us.median > 0);
+  }
+}

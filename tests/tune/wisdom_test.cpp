@@ -1,0 +1,240 @@
+#include "tune/wisdom.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+#include "tune/records.hpp"
+
+using namespace kda;
+using test::h200;
+using test::problem_in_words;
+using test::record_of;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kWords = "T=8192 H=16 K=64 V=64 h0=1 ht=1";
+
+struct Fixture {
+  test::Scratch scratch;
+  Problem problem = problem_in_words(kWords);
+  tune::Wisdom wisdom{scratch / "mine", ""};
+
+  // As another process would see the directory.
+  std::optional<tune::Hint> found_anew(const char* words = kWords,
+                                       const device::Device& device = h200()) const {
+    return tune::Wisdom(scratch / "mine", "").find(problem_in_words(words), device);
+  }
+  std::string path_of(const tune::Record& record) const {
+    return scratch / "mine/v1/" + digest(record.environment) + "/" +
+           tune::key_digest(record.problem) + ".json";
+  }
+};
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+}  // namespace
+
+TEST_CASE("what was recorded is found again, by this process and by others", "[tune]") {
+  Fixture f;
+  CHECK_FALSE(f.wisdom.find(f.problem, h200()));
+  const tune::Record record = record_of(f.problem);
+  REQUIRE(f.wisdom.add(record));
+  const auto here = f.wisdom.find(f.problem, h200());
+  REQUIRE(here);
+  CHECK(here->match == tune::Match::exact);
+  CHECK(here->source == tune::Source::user);
+  CHECK(here->candidate == record.winner);
+  CHECK(here->microseconds == 100);
+  CHECK(here->words == "exact, user wisdom of 2026-11-21: 100.0 us, 20.0% under the default");
+  CHECK(fs::exists(f.path_of(record)));
+  const auto there = f.found_anew();
+  REQUIRE(there);
+  CHECK(there->match == tune::Match::exact);
+  CHECK(there->candidate == record.winner);
+}
+
+TEST_CASE("a second record of one question replaces the first", "[tune]") {
+  Fixture f;
+  REQUIRE(f.wisdom.add(record_of(f.problem)));
+  const std::uint64_t before = f.wisdom.generation();
+  const tune::Candidate other = test::recurrent("threads=32 lanes=8 columns=4");
+  REQUIRE(f.wisdom.add(record_of(f.problem, h200(), other)));
+  CHECK(f.wisdom.generation() > before);
+  CHECK(f.wisdom.find(f.problem, h200())->candidate == other);
+  CHECK(f.found_anew()->candidate == other);
+  CHECK(f.wisdom.list().size() == 1 + tune::Wisdom(f.scratch / "none", "").list().size());
+}
+
+TEST_CASE("the match classes, best first", "[tune]") {
+  Fixture f;
+  const auto match = [&](const char* words, const device::Device& device = h200()) {
+    const auto hint = f.found_anew(words, device);
+    return hint ? name_of(hint->match) : "none";
+  };
+  device::Device sibling = h200();
+  sibling.name = "NVIDIA H100 SXM";
+  device::Device slice = h200();
+  slice.multiprocessors = 60;
+
+  REQUIRE(f.wisdom.add(record_of(f.problem)));
+  CHECK(std::string(match(kWords)) == "exact");
+  CHECK(std::string(match("T=4096 H=16 K=64 V=64 h0=1 ht=1")) == "nearest");
+  CHECK(std::string(match("T=8192 H=32 K=64 V=64 h0=1 ht=1")) == "nearest");
+  CHECK(std::string(match("T=8192 N=4 H=16 K=64 V=64 h0=1 ht=1")) == "nearest");
+  CHECK(std::string(match(kWords, sibling)) == "other device");
+  CHECK(std::string(match(kWords, slice)) == "other device");
+  // Too far, or other kernels altogether.
+  CHECK(std::string(match("T=1024 H=16 K=64 V=64 h0=1 ht=1")) == "none");
+  CHECK(std::string(match("T=3000 H=48 K=64 V=64 h0=1 ht=1 N=3")) == "none");
+  CHECK(std::string(match("T=8192 H=16 K=128 V=64 h0=1 ht=1")) == "none");
+  CHECK(std::string(match("T=8192 H=16 HV=32 K=64 V=64 h0=1 ht=1")) == "none");
+  CHECK(std::string(match(kWords, *device::parse("a100"))) == "none");
+
+  tune::Record old = record_of(problem_in_words("T=4096 H=16 K=64 V=64 h0=1 ht=1"));
+  old.environment.templates = "of another day";
+  REQUIRE(f.wisdom.add(old));
+  const auto hint = f.found_anew("T=4096 H=16 K=64 V=64 h0=1 ht=1");
+  REQUIRE(hint);
+  CHECK(hint->match == tune::Match::other_build);
+  CHECK_THAT(hint->words, test::contains("other build (measured with other kernel templates)"));
+}
+
+TEST_CASE("of near records the nearest answers, and says its size", "[tune]") {
+  Fixture f;
+  REQUIRE(f.wisdom.add(record_of(f.problem)));
+  const tune::Candidate near = test::recurrent("threads=32 lanes=8 columns=4");
+  REQUIRE(
+      f.wisdom.add(record_of(problem_in_words("T=5000 H=16 K=64 V=64 h0=1 ht=1"), h200(), near)));
+  const auto hint = f.found_anew("T=4096 H=16 K=64 V=64 h0=1 ht=1");
+  REQUIRE(hint);
+  CHECK(hint->candidate == near);
+  CHECK_THAT(hint->words, test::contains("nearest (measured at T=5000 N=1 H=16 HV=16)"));
+}
+
+TEST_CASE("the user's record goes before a shared one of the same class", "[tune]") {
+  Fixture f;
+  const tune::Candidate theirs = test::recurrent("threads=32 lanes=8 columns=4");
+  REQUIRE(tune::Wisdom(f.scratch / "theirs", "").add(record_of(f.problem, h200(), theirs)));
+  const test::Environment path("KDA_WISDOM_PATH", "/nowhere::" + (f.scratch / "theirs"));
+  const auto shared = f.found_anew();
+  REQUIRE(shared);
+  CHECK(shared->source == tune::Source::shared);
+  CHECK(shared->candidate == theirs);
+  CHECK_THAT(shared->words, test::contains("shared wisdom"));
+
+  REQUIRE(f.wisdom.add(record_of(f.problem)));
+  CHECK(f.found_anew()->source == tune::Source::user);
+  // A better class from elsewhere goes before the user's worse one.
+  tune::Record stale = record_of(f.problem);
+  fs::remove_all(f.scratch / "mine");
+  stale.environment.compiler = "nvrtc 12.4";
+  REQUIRE(tune::Wisdom(f.scratch / "mine", "").add(stale));
+  CHECK(f.found_anew()->source == tune::Source::shared);
+}
+
+TEST_CASE("a strategy asked for gets the best that was measured of it", "[tune]") {
+  Fixture f;
+  tune::Record record = record_of(f.problem);
+  tune::Measurement chunk;
+  chunk.candidate =
+      test::candidate_of("chunk", "chunk=16 prepare_threads=64 threads=64 shards=1 load_stages=3");
+  chunk.time_us = {.n = 7, .median = 140, .iqr = 1, .min = 139};
+  record.by_strategy.push_back(chunk);
+  REQUIRE(f.wisdom.add(record));
+  const auto hint = f.wisdom.find(f.problem, h200(), "chunk");
+  REQUIRE(hint);
+  CHECK(hint->candidate == chunk.candidate);
+  CHECK(hint->microseconds == 140);
+  CHECK_FALSE(f.wisdom.find(f.problem, h200(), "chunk_wgmma"));
+}
+
+TEST_CASE("a winner that cannot serve the problem is passed over", "[tune]") {
+  Fixture f;
+  // A thread of it would keep more of the state than registers hold.
+  REQUIRE(
+      f.wisdom.add(record_of(f.problem, h200(), test::recurrent("threads=128 lanes=4 columns=8"))));
+  const auto hint = f.wisdom.find(problem_in_words("T=8192 H=16 K=256 V=64"), h200());
+  CHECK_FALSE(hint);
+}
+
+TEST_CASE("damaged files are passed over, and the next class answers", "[tune]") {
+  Fixture f;
+  const tune::Record record = record_of(f.problem);
+  const std::string path = f.path_of(record);
+  for (const std::string& damage : {std::string(), std::string("{"), std::string("\xff\xfe\x00", 3),
+                                    to_json(record).substr(0, 900), std::string(2 << 20, ' ')}) {
+    REQUIRE(f.wisdom.add(record));
+    write(path, damage);
+    CHECK_FALSE(f.found_anew());
+    CHECK(tune::verify(f.wisdom).size() == 1);
+  }
+  fs::remove(path);
+  fs::create_directories(path);  // a directory in a file's place
+  CHECK_FALSE(f.found_anew());
+  fs::remove_all(path);
+
+  // A sound record under another's name answers nothing.
+  write(path, to_json(record_of(problem_in_words("T=100 H=1"))));
+  CHECK_FALSE(f.found_anew());
+  REQUIRE(tune::verify(f.wisdom).size() == 1);
+  CHECK_THAT(tune::verify(f.wisdom).front().why, test::contains("another question"));
+
+  // So does one of another environment put in this one's place.
+  tune::Record foreign = record;
+  foreign.environment.device = "another";
+  write(path, to_json(foreign));
+  const auto hint = f.found_anew();
+  CHECK((!hint || hint->match == tune::Match::other_device));
+}
+
+TEST_CASE("without a directory, or where it cannot be written, this process still knows",
+          "[tune]") {
+  Fixture f;
+  write(f.scratch / "file", "");
+  tune::Wisdom wisdom(f.scratch / "file/under", "");
+  const Status kept = wisdom.add(record_of(f.problem));
+  CHECK(kept.code() == Code::invalid_argument);
+  CHECK_THAT(kept.message(), test::contains("cannot be kept in"));
+  CHECK(wisdom.find(f.problem, h200()));
+
+  const test::Environment readonly("KDA_CACHE", "ro");
+  tune::Wisdom reader(f.scratch / "mine", "");
+  CHECK(reader.add(record_of(f.problem)));
+  CHECK(reader.find(f.problem, h200()));
+  CHECK_FALSE(fs::exists(f.scratch / "mine"));
+}
+
+TEST_CASE("with the cache off no directory is read", "[tune]") {
+  Fixture f;
+  REQUIRE(f.wisdom.add(record_of(f.problem)));
+  const test::Environment off("KDA_CACHE", "off");
+  CHECK_FALSE(f.found_anew());
+}
+
+TEST_CASE("wisdom lies where it is told, else beside the kernels", "[tune]") {
+  const test::Environment none("KDA_WISDOM_DIR", nullptr);
+  const test::Environment cache("KDA_CACHE_DIR", "/kernels");
+  CHECK(tune::Wisdom("", "").directory() == "/kernels/wisdom");
+  CHECK(tune::Wisdom("", "/other").directory() == "/other/wisdom");
+  CHECK(tune::Wisdom("/mine", "/other").directory() == "/mine");
+  const test::Environment named("KDA_WISDOM_DIR", "/named");
+  CHECK(tune::Wisdom("", "/other").directory() == "/named");
+  CHECK(tune::Wisdom("/mine", "/other").directory() == "/mine");
+}
+
+TEST_CASE("other processes' records are seen after a reload", "[tune]") {
+  Fixture f;
+  CHECK_FALSE(f.wisdom.find(f.problem, h200()));
+  REQUIRE(tune::Wisdom(f.scratch / "mine", "").add(record_of(f.problem)));
+  CHECK_FALSE(f.wisdom.find(f.problem, h200()));
+  f.wisdom.reload();
+  CHECK(f.wisdom.find(f.problem, h200()));
+}
