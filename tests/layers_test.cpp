@@ -50,6 +50,7 @@ Layers parse(std::istream& text) {
 std::string owner_of(const std::string& header) {
   static const std::set<std::string> named = {"fmt",    "spdlog", "nlohmann",
                                               "xxhash", "cuda",   "nvrtc"};
+  if (header == "stddef.h" || header == "stdint.h") return "";  // std of C, for kda.h
   const std::string stem = header.substr(0, header.find_first_of("./"));
   if (named.contains(stem)) return stem;
   return header.find('.') == std::string::npos ? "" : "posix";

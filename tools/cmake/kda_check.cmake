@@ -5,8 +5,9 @@ find_program(KDA_CLANG_FORMAT clang-format-14)
 find_program(KDA_CLANG_TIDY clang-tidy-14)
 set(root "${PROJECT_SOURCE_DIR}")
 
-file(GLOB_RECURSE formatted CONFIGURE_DEPENDS "${root}/include/*.hpp" "${root}/src/*.[ch]pp"
-  "${root}/templates/*.h" "${root}/templates/*.cu*" "${root}/tests/*.[ch]pp" "${root}/tools/*.[ch]pp")
+file(GLOB_RECURSE formatted CONFIGURE_DEPENDS "${root}/include/*.h*" "${root}/src/*.[ch]pp"
+  "${root}/templates/*.h" "${root}/templates/*.cu*" "${root}/tests/*.[ch]pp" "${root}/tools/*.[ch]pp"
+  "${root}/tests/*.c" "${root}/tools/*.c")
 file(GLOB tidied CONFIGURE_DEPENDS "${root}/src/*/*.cpp" "${root}/tools/*.cpp" "${root}/tools/*/*.cpp")
 
 set(steps "")

@@ -1,0 +1,24 @@
+// Why the last C call on this thread failed.
+#pragma once
+
+#include <utility>
+
+#include "kda/kda.h"
+#include "kda/status.hpp"
+
+namespace kda::api {
+
+// Keeps the message of a failure for kda_last_message; a success leaves the last one.
+kda_code report(const Status& status) noexcept;
+
+// Nothing leaves the library: what `call`, which returns a kda_code, throws is reported.
+template <class Call>
+kda_code guarded(Call&& call) noexcept {
+  try {
+    return std::forward<Call>(call)();
+  } catch (...) {
+    return report(Status(Code::device_error, "the host refused memory"));
+  }
+}
+
+}  // namespace kda::api
