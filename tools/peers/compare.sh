@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Ours beside the peers on this machine's GPU, in one command: builds libkda and kda-bench, makes
 # the wheels of .whl importable, runs compare.py.  Arguments go to compare.py; README.md has more.
-#   BUILD  the build folder (build-peers)     OUT         where peers.json and peers.md go (/tmp)
+#   BUILD  the build folder, made if it is not there (build-peers); that of device_check.sh will do
+#   OUT    where peers.json and peers.md go (/tmp)
 #   CMAKE_ARGS  to the configure step         KDA_PEERS_SITE  where the wheels are unpacked
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -10,9 +11,10 @@ site=${KDA_PEERS_SITE:-/tmp/kda-peers-site}
 
 build_all() {
   # shellcheck disable=SC2086
-  cmake -S . -B "$build" -D CMAKE_BUILD_TYPE=Release -D BUILD_SHARED_LIBS=ON \
-    -D KDA_BUILD_TOOLS=ON -D KDA_BUILD_TESTS=OFF ${CMAKE_ARGS:-} &&
-    cmake --build "$build" -j "$(nproc)" --target kda kda-bench
+  [[ -f $build/CMakeCache.txt ]] ||
+    cmake -S . -B "$build" -D CMAKE_BUILD_TYPE=Release -D KDA_BUILD_TOOLS=ON \
+      -D KDA_BUILD_TESTS=OFF ${CMAKE_ARGS:-} || return
+  cmake --build "$build" -j "$(nproc)" --target kda_shared kda-bench
 }
 mkdir -p "$build"
 if ! build_all >"$build/build.log" 2>&1; then
@@ -24,7 +26,7 @@ if compgen -G '.whl/*.whl' >/dev/null; then
   python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade \
     --target "$site" .whl/*.whl
 fi
-library=$(realpath "$(find "$build" -name libkda.so -print -quit)")
+library=$(realpath "$build/src/libkda.so")
 export KDA_LIBRARY=${KDA_LIBRARY:-$library}
 export PYTHONPATH="$PWD/tools/python:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 exec python3 tools/peers/compare.py --kda-bench "$build/tools/kda-bench" --out "${OUT:-/tmp}" "$@"
