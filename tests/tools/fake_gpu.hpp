@@ -21,9 +21,13 @@ class FakeGpu {
  public:
   // What the next launches compute; kernels know their problem, a driver does not.
   reference::Tensors shape;
-  double o_factor = 1;  // of a kernel that is wrong
-  bool writes = true;   // false: a kernel that does nothing
+  reference::Tensors small;  // of launches with this many tokens: what a tuner verifies on
+  double o_factor = 1;       // of a kernel that is wrong
+  bool writes = true;        // false: a kernel that does nothing
   int launches = 0;
+  CUstreamCaptureStatus capture =
+      CU_STREAM_CAPTURE_STATUS_NONE;      // of any stream but the legacy one
+  CUresult legacy_stream = CUDA_SUCCESS;  // what asking about that answers
 
   FakeGpu() {
     current() = this;
@@ -57,6 +61,8 @@ class FakeGpu {
   void run(const abi::recurrent::StepArgs& args) {
     ++launches;
     if (!writes) return;
+    const bool is_small = small.tokens > 0 && args.in.tokens == small.tokens;
+    const reference::Tensors& shape = is_small ? small : this->shape;
     const Problem& p = shape.problem;
     reference::Tensors t = shape;
     t.q = copied(args.in.q.data, shape.q.size());
@@ -186,6 +192,11 @@ inline std::map<std::string, void*> FakeGpu::table() {
   });
   add("cuStreamCreate", [](CUstream* stream, unsigned) {
     return *stream = reinterpret_cast<CUstream>(8), CUDA_SUCCESS;
+  });
+  add("cuStreamIsCapturing", [](CUstream stream, CUstreamCaptureStatus* status) {
+    const bool legacy = stream == CU_STREAM_LEGACY;
+    *status = legacy ? CU_STREAM_CAPTURE_STATUS_NONE : current()->capture;
+    return legacy ? current()->legacy_stream : CUDA_SUCCESS;
   });
   add("cuStreamBeginCapture", [](CUstream, CUstreamCaptureMode) {
     current()->captured_.clear();

@@ -20,13 +20,17 @@ Json json_of(const tune::Timing& timing) {
           {"at_size", timing.at_size},     {"give_up_us", timing.give_up_us}};
 }
 
+bool is_true(const Json& json, const char* name) {
+  return json.is_object() && json.contains(name) && json[name] == true;
+}
+
 tune::Timing timing_of(const Json& json) {
   Fields fields(json, "timing");
   return {.rung = static_cast<int>(fields.integer("rung", 0, tune::kFinals)),
           .repeats = static_cast<int>(fields.integer("repeats", 1, kMost)),
           .window_us = fields.number("window_us"),
-          .interleaved = json.value("interleaved", false),
-          .at_size = json.value("at_size", false),
+          .interleaved = is_true(json, "interleaved"),
+          .at_size = is_true(json, "at_size"),
           .give_up_us = fields.number("give_up_us")};
 }
 

@@ -84,6 +84,7 @@ class Worker {
         return gone(reply.why);
       }
       reply.measurement.device = device_;
+      reply.measurement.candidate = candidates[reply.index];
       done(reply.index, std::move(reply.measurement));
     }
   }

@@ -1,0 +1,141 @@
+// Where a plan's choice comes from: wisdom, the cost model, or nowhere.
+#include <string>
+
+#include "plan/plan.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+#include "tune/records.hpp"
+
+using namespace kda;
+using test::problem_in_words;
+using test::record_of;
+
+namespace {
+
+const char* const kWords = "T=8192 H=16 K=64 V=64 h0=1 ht=1";
+
+struct Fixture {
+  test::Scratch scratch;
+  test::Environment read{"KDA_TUNE", "read"};
+  Problem problem = problem_in_words(kWords);
+  Options options{.target = "h200", .wisdom_dir = scratch / "wisdom"};
+
+  void record(const char* words = kWords) {
+    REQUIRE(plan::wisdom_of(options)->add(record_of(problem_in_words(words))));
+  }
+  Result<plan::Choice> choose() const {
+    return plan::choose(problem, test::h200(), options,
+                        plan::hint_of(problem, test::h200(), options));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what was measured goes before the cost model", "[plan]") {
+  Fixture f;
+  auto choice = f.choose();
+  REQUIRE(choice);
+  CHECK(choice->strategy_origin == plan::Origin::cost_model);
+  CHECK(choice->evidence.empty());
+  REQUIRE(choice->recipe.strategy != "recurrent");
+
+  f.record();
+  choice = f.choose();
+  REQUIRE(choice);
+  CHECK(choice->recipe.strategy == "recurrent");
+  CHECK(choice->recipe.tuning == test::recurrent().tuning);
+  CHECK(choice->strategy_origin == plan::Origin::wisdom);
+  CHECK(choice->tuning_origin == plan::Origin::wisdom);
+  CHECK(choice->microseconds == 100);
+  CHECK_THAT(choice->evidence, test::contains("exact, user wisdom"));
+  CHECK(choice->passed_over.size() >= 1);
+}
+
+TEST_CASE("the caller's words go before what was measured", "[plan]") {
+  Fixture f;
+  f.record();
+  f.options.strategy = "chunk";
+  auto choice = f.choose();
+  REQUIRE(choice);
+  CHECK(choice->recipe.strategy == "chunk");
+  CHECK(choice->tuning_origin == plan::Origin::cost_model);
+
+  f.options.strategy = "recurrent";
+  choice = f.choose();
+  REQUIRE(choice);
+  CHECK(choice->strategy_origin == plan::Origin::forced);
+  CHECK(choice->tuning_origin == plan::Origin::wisdom);
+  CHECK(choice->recipe.tuning == test::recurrent().tuning);
+
+  f.options.tuning = "columns=4";
+  choice = f.choose();
+  REQUIRE(choice);
+  CHECK(tunable::to_text(choice->recipe.tuning) == "threads=64 lanes=16 columns=4");
+  CHECK(choice->tuning_origin == plan::Origin::forced);
+  CHECK(choice->evidence.empty());
+}
+
+TEST_CASE("wisdom_only never guesses", "[plan]") {
+  Fixture f;
+  f.options.effort = Effort::wisdom_only;
+  auto choice = f.choose();
+  REQUIRE_FALSE(choice);
+  CHECK(choice.status().code() == Code::no_wisdom);
+  CHECK_THAT(choice.status().message(), test::contains("NVIDIA H200"));
+  CHECK_THAT(choice.status().message(), test::contains("kda-tune tune"));
+
+  // Measured on this device, if at another size: good enough.
+  f.record("T=4096 H=16 K=64 V=64 h0=1 ht=1");
+  choice = f.choose();
+  REQUIRE(choice);
+  CHECK_THAT(choice->evidence, test::contains("nearest"));
+
+  // Measured on another device: a guess.
+  Fixture g;
+  g.options.effort = Effort::wisdom_only;
+  device::Device sibling = test::h200();
+  sibling.name = "NVIDIA H100 SXM";
+  REQUIRE(plan::wisdom_of(g.options)->add(record_of(g.problem, sibling)));
+  CHECK(g.choose().status().code() == Code::no_wisdom);
+  g.options.effort = Effort::estimate;
+  CHECK_THAT(g.choose()->evidence, test::contains("on NVIDIA H100 SXM"));
+}
+
+TEST_CASE("a plan takes wisdom and describes where it came from", "[plan][compile]") {
+  Fixture f;
+  f.record();
+  f.options.cache_dir = f.scratch / "cache";
+  const auto made = plan::make_all({&f.problem, 1}, f.options);
+  INFO(made.front().status().message());
+  REQUIRE(made.front());
+  const std::string text = plan::describe(**made.front());
+  CHECK_THAT(text, test::contains("strategy   recurrent (wisdom; expected 100.0 us at T=8192)"));
+  CHECK_THAT(text, test::contains("tuning     threads=64 lanes=16 columns=2 (wisdom)"));
+  CHECK_THAT(text, test::contains("evidence   exact, user wisdom of 2026-11-21: 100.0 us, 20.0% "
+                                  "under the default"));
+
+  f.options.effort = Effort::wisdom_only;
+  Problem unknown = problem_in_words("T=64 H=3 K=32 V=32");
+  CHECK(plan::make_all({&unknown, 1}, f.options).front().status().code() == Code::no_wisdom);
+  // Whether it can be served is another question.
+  CHECK(plan::supports(unknown, f.options));
+}
+
+TEST_CASE("KDA_TUNE=off knows nothing", "[plan]") {
+  Fixture f;
+  f.record();
+  const test::Environment off("KDA_TUNE", "off");
+  CHECK(f.choose()->strategy_origin == plan::Origin::cost_model);
+}
+
+TEST_CASE("a device that is only named cannot be measured on", "[plan]") {
+  Fixture f;
+  f.options.effort = Effort::measure;
+  const auto made = plan::make_all({&f.problem, 1}, f.options);
+  REQUIRE_FALSE(made.front());
+  CHECK(made.front().status().code() == Code::invalid_argument);
+  CHECK_THAT(made.front().status().message(), test::contains("target = 'h200' only names"));
+  // What is recorded for just this problem needs no measuring.
+  f.record();
+  CHECK(plan::make_all({&f.problem, 1}, f.options).front());
+}
