@@ -3,6 +3,7 @@
 #include "strategy/chunk.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/recurrent.hpp"
+#include "strategy/segments.hpp"
 
 namespace kda::strategy {
 
@@ -12,6 +13,7 @@ constexpr const Strategy* kTable[] = {
     &recurrent,
     &chunk,
     &chunk_wgmma,
+    &segments,
 };
 
 }  // namespace

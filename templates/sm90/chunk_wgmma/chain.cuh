@@ -21,7 +21,8 @@ struct Task {
   int chunks;
 };
 
-template <abi::Shape model, abi::chunk_wgmma::Tuning tune>
+// outputs: whether Qd and Aq are fed, too.
+template <abi::Shape model, abi::chunk_wgmma::Tuning tune, bool outputs = true>
 struct Chain {
   static constexpr abi::Shape shape = model;
   static constexpr abi::DType type = shape.qkv_type;
@@ -30,6 +31,9 @@ struct Chain {
   static constexpr int stages = tune.load_stages;
   static constexpr int consumers = 128 * tune.warpgroups;  // threads
   static constexpr int threads = consumers + 32;
+  // Blocks a multiprocessor can hold.  Two blocks of 5 warps put 3 on one of its quarters, which
+  // has 168 registers a thread for them; a chunk of 64 needs more.
+  static constexpr int resident = tune.warpgroups == 1 && chunk < 64 ? 2 : 1;
   static constexpr int keys = abi::chunk::factor_keys(shape);  // K with room
   static constexpr int values = shape.value_dim;
   static constexpr int columns = 64 * tune.warpgroups;  // V columns a block
@@ -37,7 +41,7 @@ struct Chain {
   static constexpr int value_row = abi::chunk_wgmma::value_row_bytes(tune);
   static constexpr int slot_bytes = abi::chunk_wgmma::slot_bytes(shape, tune);
   static constexpr float writer_scale = abi::chunk::writer_scale(shape);
-  static constexpr int parts = abi::chunk::factor_parts(shape);
+  static constexpr int parts = abi::chunk::factor_parts(shape) - (outputs ? 0 : 1);
 
   static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
   static_assert(keys == 64 || keys == 128, "K must be 33 to 128");

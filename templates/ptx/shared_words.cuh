@@ -1,0 +1,27 @@
+// Words of shared memory that one thread leaves for others, and 16 bytes at once.
+#pragma once
+
+#include "base/types.cuh"
+
+namespace kda::ptx {
+
+KDA_DEVICE u32 ld_shared_u32(u32 address) {
+  u32 r;
+  asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(r) : "r"(address) : "memory");
+  return r;
+}
+
+KDA_DEVICE void st_shared_u32(u32 address, u32 x) {
+  asm volatile("st.volatile.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+
+KDA_DEVICE float4 ld_shared_f32x4(u32 address) {
+  float4 r;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(r.x), "=f"(r.y), "=f"(r.z), "=f"(r.w)
+               : "r"(address)
+               : "memory");
+  return r;
+}
+
+}  // namespace kda::ptx

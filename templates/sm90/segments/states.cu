@@ -1,0 +1,289 @@
+// Strategy segments, stage 2: what each segment but a sequence's last does to the state, a block a
+// (segment, value head, unit of columns).  Columns of S evolve each on its own:
+//   R = V - Kd S;   S = diag(decay) S + Ak^T R
+// so V columns that start from nothing give S_local, and the columns of the identity, with v = 0,
+// give the transition T.  The first segment starts from the initial state and needs no T.
+#include "abi/segments.h"
+#include "abi/shape.h"
+#include "ptx/barrier_vote.cuh"
+#include "ptx/dependent.cuh"
+#include "ptx/shared_words.cuh"
+#include "sm90/chunk_wgmma/chain.cuh"
+#include "sm90/chunk_wgmma/producer.cuh"
+#include "sm90/chunk_wgmma/products.cuh"
+#include "sm90/segments/segment.cuh"
+
+#ifndef KDA_SHAPE
+#define KDA_SHAPE \
+  {}
+#define KDA_TUNING \
+  {}
+#endif
+
+namespace kda {
+
+constexpr abi::Shape shape = KDA_SHAPE;
+constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
+
+using Chain = chunk_wgmma::Chain<shape, tune, false>;
+using Tiles = segments::Tiles<shape>;
+using chunk_wgmma::Task;
+using Scale = Chain::Scale;
+using Image = tile::Shared<abi::DType::bf16, Chain::keys, Chain::keys>;  // of T^T
+
+constexpr int chunk = Chain::chunk;
+constexpr int keys = Chain::keys;
+constexpr int parts = Chain::parts;
+constexpr int value_units = abi::segments::value_units(shape, tune);
+constexpr int units = value_units + abi::segments::key_units(shape, tune);
+constexpr float writer_scale = Chain::writer_scale;
+
+// T below this is nothing: times the largest state, it is below the last bit of the smallest.
+constexpr u32 nothing = (127U - 64U) << 23;  // 2^-64
+
+struct Unit {
+  bool identity;  // K columns, else V columns
+  u32 stop;       // shared address: the consumers want no more chunks
+};
+
+// The ring's slots, chunk after chunk: Kd with v beside it, Ak with the decay, and perhaps Ak's
+// rest.
+KDA_DEVICE void produce(const Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
+                        const Task& task, const Unit& unit) {
+  const abi::Inputs& in = args.in;
+  const int lane = threadIdx.x % 32;
+  const bool vectored = is_vectored<Chain::type>(in.v, Chain::values);
+  const int exist = smaller(Chain::values - task.value0, Chain::columns);
+  const u16* v = static_cast<const u16*>(in.v.data) + task.value0 +
+                 offset_of<shape.varlen>(in.v, task.n, task.sequence.begin, task.head);
+  ptx::wait_for_previous();
+  int at = 0;
+#pragma unroll 1
+  for (; at < task.chunks; ++at) {
+    const i64 tile = (task.slot + at) * in.value_heads + task.head;
+    const char* images[] = {static_cast<const char*>(args.factors.kd),
+                            static_cast<const char*>(args.factors.ak),
+                            static_cast<const char*>(args.factors.ak_rest)};
+    const u32 full = ring.full(parts * at);
+    ring.wait_empty(parts * at);
+    // Consumers set it before they release any slot of a chunk, so all slots come to a chunk that
+    // found its first one without it.
+    if (unit.identity && __any_sync(0xffffffffU, ptx::ld_shared_u32(unit.stop) != 0)) break;
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      const int step = parts * at + part;
+      if (part > 0) ring.wait_empty(step);
+      const u32 slot = ring.slot(step);
+      const u32 side = slot + Chain::Factor::bytes;
+      if (lane == 0) {
+        if (part == 0) {
+          ptx::mbarrier_expect_tx(full, parts * Chain::Factor::bytes + keys * 4);
+        }
+        ptx::bulk_load(slot, images[part] + tile * Chain::Factor::bytes, Chain::Factor::bytes,
+                       full);
+        if (part == 1) {
+          ptx::bulk_load(side, args.factors.decay + tile * keys, keys * 4, full);
+        }
+      }
+      if (part == 0) {
+        if (!unit.identity) {
+          const i64 first = task.first + static_cast<i64>(at) * chunk;
+          chunk_wgmma::load_values<Chain>(side, v + first * in.v.token, in.v.token,
+                                          task.sequence.length() - first, exist, vectored);
+        }
+        if (!unit.identity && vectored) {
+          ptx::cp_async_arrive(full);
+        } else {
+          ptx::mbarrier_arrive(full);
+        }
+      }
+    }
+  }
+  ptx::cp_async_wait_all();
+  // Nothing may land once the block has ended, whether or not it is still wanted.
+  for (int i = 0; i < at; ++i) {
+    if (parts * i >= parts * at - Chain::stages) ring.wait_chunk(parts * i);
+  }
+}
+
+// Whether any of the warpgroups' columns is more than nothing; NaN is.
+template <int count>
+KDA_DEVICE bool is_alive(const float (&s)[count][4]) {
+  u32 largest = 0;
+#pragma unroll
+  for (int k = 0; k < count; ++k) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const u32 magnitude = __float_as_uint(s[k][e]) & 0x7fffffffU;
+      largest = magnitude > largest ? magnitude : largest;
+    }
+  }
+  return ptx::barrier_vote_any(1, Chain::consumers, largest >= nothing);
+}
+
+// The state before the task's chunks becomes the one after them; false where nothing is left of it.
+KDA_DEVICE bool consume(const Chain::Ring& ring, const Task& task, const Unit& unit,
+                        Chain::State& state) {
+  using chunk_wgmma::hold;
+  auto& s = state.s[0];
+  Chain::Accumulators r;
+  u32 s_operand[keys / 16][4];
+  u32 r_operand[chunk / 16][4];
+  u32 v[Chain::chunk_tiles / 2][4] = {};  // the identity's stays zero
+  float2 decay[keys / 8];
+  ring.wait_chunk(0);
+#pragma unroll 1
+  for (int at = 0; at < task.chunks; ++at) {
+    const int step = parts * at;
+    const u32 ak = ring.slot(step + 1);
+    chunk_wgmma::load_decay(decay, ak + Chain::Factor::bytes);
+    Scale s_scale;
+    if constexpr (Scale::needed) s_scale.choose(chunk_wgmma::largest(s));
+    chunk_wgmma::pack(s_operand, s, s_scale);
+    chunk_wgmma::decay_state(s, decay);
+    hold(r);
+    ptx::wgmma_fence();
+    chunk_wgmma::read_state<Chain>(r, s_operand, ring.slot(step));
+    ptx::wgmma_commit();
+    if (!unit.identity) {
+      chunk_wgmma::load_values_transposed<Chain>(v, ring.slot(step) + Chain::Factor::bytes);
+    }
+    ptx::wgmma_wait<0>();
+    hold(r);
+    chunk_wgmma::subtract_from_values<Chain>(r, v, s_scale.down);
+    Scale r_scale;
+    if constexpr (Scale::needed) {
+      r_scale.choose(chunk_wgmma::largest(r));
+      chunk_wgmma::multiply(s, r_scale.up * writer_scale);
+    }
+    chunk_wgmma::pack(r_operand, r, r_scale);
+
+    hold(s);
+    ptx::wgmma_fence();
+    chunk_wgmma::write_state<Chain>(s, r_operand, ak);
+    if constexpr (parts == 3) chunk_wgmma::write_state<Chain>(s, r_operand, ring.slot(step + 2));
+    ptx::wgmma_commit();
+    // Under these, where the ring holds it already: the next chunk's arrival.
+    const bool more = at + 1 < task.chunks;
+    constexpr bool early = Chain::stages >= 2 * parts;
+    if (early && more) ring.wait_chunk(step + parts);
+    ptx::wgmma_wait<0>();
+    hold(s);
+    if constexpr (Scale::needed) chunk_wgmma::multiply(s, r_scale.down / writer_scale);
+
+    const bool dead = unit.identity && at % 4 == 0 && !is_alive(s);
+    if (dead && threadIdx.x == 0) ptx::st_shared_u32(unit.stop, 1);
+#pragma unroll
+    for (int part = 0; part < parts; ++part) ring.release(step + part);
+    if (dead) return false;
+    if (!early && more) ring.wait_chunk(step + parts);
+  }
+  return true;
+}
+
+// This warpgroup's 64 columns of T, rows of T^T, from row `row0` on.
+KDA_DEVICE void store_transition(const abi::segments::Segments& segments, i64 head_slot, int row0,
+                                 const Chain::State& state, bool alive) {
+  using Element = element<abi::DType::bf16>;
+  const tile::Lane lane;
+  const i64 first = head_slot * Image::bytes;
+  char* image = static_cast<char*>(segments.transition) + first;
+  char* rest = static_cast<char*>(segments.transition_rest) + first;
+  const int row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane.g;
+#pragma unroll
+  for (int k = 0; k < keys / 8; ++k) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float* pair = state.s[0][k] + 2 * half;
+      const u32 rounded = alive ? Element::pack(pair[0], pair[1]) : 0;
+      const float2 kept = Element::unpack(rounded);
+      const u32 lost = alive ? Element::pack(pair[0] - kept.x, pair[1] - kept.y) : 0;
+      const u32 at = Image::at(row + half * 8, k * 8 + 2 * lane.t);
+      *reinterpret_cast<u32*>(image + at) = rounded;
+      *reinterpret_cast<u32*>(rest + at) = lost;
+    }
+  }
+  if (threadIdx.x % 128 == 0) {
+    segments.alive[head_slot * abi::segments::flags + row0 / 64] = alive ? 1 : 0;
+  }
+}
+
+// Column i of the identity in the warp's row i, counted from `column0`.
+KDA_DEVICE void set_identity(Chain::State& state, int column0) {
+  const tile::Lane lane;
+#pragma unroll
+  for (int k = 0; k < keys / 8; ++k) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int column = column0 + lane.g + e / 2 * 8;
+      const int key = k * 8 + 2 * lane.t + e % 2;
+      state.s[0][k][e] = key == column && key < shape.key_dim ? 1.0F : 0.0F;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
+    kda_segments_states(const __grid_constant__ abi::segments::Args args) {
+  extern __shared__ __align__(1024) char memory[];
+
+  ptx::launch_dependents();
+  const abi::Inputs& in = args.chain.in;
+  const int number = static_cast<int>(blockIdx.x % units);
+  const int head = static_cast<int>(blockIdx.x / units % in.value_heads);
+  const i64 slot = blockIdx.x / units / in.value_heads;
+  const segments::Segment segment =
+      segments::segment_at<shape>(in, slot, args.segments.chunks * chunk);
+  Unit unit;
+  unit.identity = number >= value_units;
+  if (segment.last() || (unit.identity && segment.index == 0)) {
+    ptx::wait_for_previous();  // or the next stage would not wait for the prepare stage
+    return;
+  }
+
+  Task task;
+  task.sequence = segment.sequence;
+  task.n = segment.n;
+  task.head = head;
+  task.value0 = (unit.identity ? number - value_units : number) * Chain::columns;
+  task.first = static_cast<i64>(segment.index) * args.segments.chunks * chunk;
+  task.slot = first_slot(segment.sequence.begin, segment.n, chunk) +
+              static_cast<i64>(segment.index) * args.segments.chunks;
+  task.chunks = args.segments.chunks;  // not the last: whole
+
+  const Chain::Ring ring(memory);
+  unit.stop = ring.barriers + 2 * Chain::stages * 8;
+  if (threadIdx.x == 0) {
+    ring.init();
+    ptx::st_shared_u32(unit.stop, 0);
+  }
+  __syncthreads();
+  // The same for a whole warp, and known to be: products may not sit in divergent code.
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp >= Chain::consumers / 32) {
+    produce(ring, args.chain, task, unit);
+    return;
+  }
+
+  Chain::State state;
+  const int column0 = task.value0 + warp * 16;
+  if (unit.identity) {
+    set_identity(state, column0);
+  } else if (shape.initial_state && segment.index == 0) {
+    state.load(args.chain.out.initial_state, static_cast<i64>(task.n) * in.value_heads + head,
+               column0);
+  } else {
+    state.clear();
+  }
+  const bool alive = consume(ring, task, unit, state);
+
+  const int tile = task.value0 / 64 + warp / 4;  // of V columns, or of K columns
+  if (unit.identity) {
+    if (tile < keys / 64) {
+      store_transition(args.segments, slot * in.value_heads + head, tile * 64, state, alive);
+    }
+  } else if (tile < Tiles::count) {
+    segments::store_tile(state.s[0], Tiles::at(args.segments, slot, in.value_heads, head, tile));
+  }
+}
+
+}  // namespace kda
