@@ -125,18 +125,54 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
   return stage;
 }
 
+namespace {
+
+double heads_of(const Problem& problem) {
+  return static_cast<double>(problem.max_sequences) * problem.value_heads;
+}
+
+// Tokens a head, chunks filled up.
+double padded_tokens(const Problem& problem, int chunk) {
+  const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
+  return std::ceil(length / chunk) * chunk;
+}
+
+double state_bytes(const Problem& problem) {
+  return heads_of(problem) * problem.key_dim * problem.value_dim * sizeof(float) *
+         ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
+}
+
+// The prepare stage's instructions, given what 32 tokens of 128 channels take a multiprocessor.
+double instruction_microseconds(const Problem& problem, const device::Device& device, int chunk,
+                                double microseconds) {
+  const double work = heads_of(problem) * padded_tokens(problem, chunk) / 32 *
+                      std::max(problem.key_dim, 32) / 128 *
+                      (problem.qkv_type == DType::f32 ? 4 : 1);
+  return microseconds * work / std::max(device.multiprocessors, 1);
+}
+
+}  // namespace
+
 double factor_microseconds(const Problem& problem, const device::Device& device, int chunk) {
   const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
-  const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
-  const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
-  const double padded = std::ceil(length / chunk) * chunk;
-  const double factors = heads * padded * bytes * (8.0 * problem.key_dim + 4.0 * problem.value_dim);
-  const double states = heads * problem.key_dim * problem.value_dim * sizeof(float) *
-                        ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
-  const double traffic = (factors + states) / device.memory_bandwidth * 1e6;
-  const double work = heads * padded / 32 * std::max(problem.key_dim, 32) / 128 *
-                      (problem.qkv_type == DType::f32 ? 4 : 1);
-  return std::max(traffic, 4.4 * work / std::max(device.multiprocessors, 1));
+  const double factors = heads_of(problem) * padded_tokens(problem, chunk) * bytes *
+                         (8.0 * problem.key_dim + 4.0 * problem.value_dim);
+  const double traffic = (factors + state_bytes(problem)) / device.memory_bandwidth * 1e6;
+  return std::max(traffic, instruction_microseconds(problem, device, chunk, 4.4));
+}
+
+double prepare_microseconds(const Problem& problem, const device::Device& device, int chunk) {
+  return instruction_microseconds(problem, device, chunk,
+                                  prepares_by_group(problem, device, chunk) ? 2.05 : 4.4);
+}
+
+double stream_microseconds(const Problem& problem, const device::Device& device, int chunk) {
+  constexpr double reached = 0.8;  // of the bandwidth
+  const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
+  const double moved = heads_of(problem) * padded_tokens(problem, chunk) * bytes *
+                           (3.3 * problem.key_dim + 2.0 * problem.value_dim) +
+                       state_bytes(problem);
+  return moved / (reached * device.memory_bandwidth) * 1e6;
 }
 
 }  // namespace kda::strategy

@@ -53,4 +53,9 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
 // H200: 4.4 us of a multiprocessor for 32 tokens of 128 channels).
 double factor_microseconds(const Problem& problem, const device::Device& device, int chunk);
 
+// The two apart, on a Hopper: hopper_prepare_stage (2.05 us where groups prepare), and what reading
+// the factors and v, writing o and moving the states take.
+double prepare_microseconds(const Problem& problem, const device::Device& device, int chunk);
+double stream_microseconds(const Problem& problem, const device::Device& device, int chunk);
+
 }  // namespace kda::strategy

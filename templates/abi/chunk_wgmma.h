@@ -10,7 +10,7 @@ struct Tuning {
   int chunk = 32;             // C, tokens a chunk
   int prepare_threads = 256;  // threads a block of the prepare stage
   int warpgroups = 1;         // warpgroups a block of the recurrence, 64 V columns each
-  int load_stages = 8;        // factor tiles in flight in the recurrence
+  int load_stages = 12;       // factor tiles in flight in the recurrence
 };
 
 constexpr Tunable<Tuning> tunables[] = {
