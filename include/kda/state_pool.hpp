@@ -5,8 +5,8 @@
 // and what two sequences do to one slot they share stays in that slot.
 //
 // A sequence is padding where its own slot, indices[n, 0], is negative or past the pool, or where
-// the slot it should start from is: nothing of it is read, no state of it is written, and its
-// outputs stay as they are or become zero (Problem::zero_padding).  That is how a CUDA graph of a
+// the slot it should start from is: no state of it is read or written, and its outputs stay as they
+// are or become zero (Problem::zero_padding).  That is how a CUDA graph of a
 // fixed batch runs a smaller one.
 #pragma once
 

@@ -90,6 +90,10 @@ Inputs reference_inputs(const Tensors& tensors, const std::vector<int>& heads) {
   return in;
 }
 
+std::vector<double> state_values(const Problem& problem, const void* states, int count) {
+  return gather_state(problem, states, count, all_or({}, problem.value_heads));
+}
+
 Outputs reference_outputs(const Tensors& tensors, const void* o, const void* final_state,
                           const std::vector<int>& heads) {
   const Problem& p = tensors.problem;

@@ -35,6 +35,9 @@ std::vector<std::int64_t> cu_seqlens_of(const std::vector<std::int64_t>& lengths
 // their own with heads = value_heads = heads.size(), so large cases need memory only for those.
 Inputs reference_inputs(const Tensors& tensors, const std::vector<int>& heads = {});
 
+// `count` states as a device holds them, one behind the other, to [count, HV, K, V].
+std::vector<double> state_values(const Problem& problem, const void* states, int count);
+
 // What a device wrote, o [T, HV, V] and final_state in the problem's layout (or null), in the form
 // that recurrence(reference_inputs(tensors, heads)) gives.
 Outputs reference_outputs(const Tensors& tensors, const void* o, const void* final_state,

@@ -23,12 +23,11 @@ using compose::Run;
 constexpr int kLargestValueDim = 8192;  // what the most shards of two tiles a warp can hold
 
 Status applicable(const Problem& problem, const device::Device&) {
-  if (problem.state_pool) return {Code::unsupported, "strategy chunk: no state pools"};
   if (problem.value_dim > kLargestValueDim) {
     return {Code::unsupported, fmt::format("strategy chunk: value_dim is {}, at most {} are served",
                                            problem.value_dim, kLargestValueDim)};
   }
-  return {};
+  return check_states("chunk", problem);
 }
 
 tunable::Space space() { return tunable::space_of(abi::chunk::tunables); }

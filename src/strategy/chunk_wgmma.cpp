@@ -18,7 +18,6 @@ using compose::Launch;
 using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
-  if (problem.state_pool) return {Code::unsupported, "strategy chunk_wgmma: no state pools"};
   if (device.major != 9) {
     return {Code::unsupported,
             fmt::format("strategy chunk_wgmma: {} has compute capability {}.{}; wgmma is 9.0's",
@@ -33,7 +32,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
                                            "served (chunk serves the others)",
                                            problem.key_dim)};
   }
-  return {};
+  return check_states("chunk_wgmma", problem);
 }
 
 tunable::Space space() { return tunable::space_of(abi::chunk_wgmma::tunables); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "abi/recurrent.h"
@@ -20,10 +21,15 @@ constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid, along x
 // Elements of the state that a thread can keep beside its keys and sums without spilling.
 constexpr int kMaxElements = 128;
 
+// A sequence of so few is decoded: nothing is gained by fetching tokens ahead.
+constexpr double kFewTokens = 8;
+
 // The cost model.  A warp waits this long for one token's shared memory, sums and shuffles ...
 constexpr double kTokenCycles = 1200;
 // ... and issues this many instructions for it, beside four an element of the state.
 constexpr double kTokenInstructions = 150;
+// With one stage it also waits this long for the next tokens to come.
+constexpr double kFetchCycles = 1500;
 constexpr double kCyclesPerMicrosecond = 1700;
 constexpr double kLaunchMicroseconds = 3;
 
@@ -37,22 +43,33 @@ std::int64_t blocks_of(const Problem& problem, const Geometry& geometry) {
   return std::int64_t{problem.max_sequences} * problem.value_heads * geometry.slices;
 }
 
+double mean_length(const Problem& problem) {
+  return static_cast<double>(problem.max_tokens) / problem.max_sequences;
+}
+
 Tuning default_tuning(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
+  const bool decodes = mean_length(problem) <= kFewTokens;
   Tuning tuning;
+  tuning.stages = decodes ? 1 : 2;
   // [K, V] wants whole units of 4 (f32) or 8 (bf16) columns a lane; fewer channels then keep the
   // lane's share of the state at 32 or 64 elements.
-  tuning.columns = shape.state_value_first ? 2 : 16 / abi::bytes_of(shape.state_type);
-  const int channels = tuning.columns > 4 ? 8 : 16;
+  tuning.columns = !shape.state_value_first ? 16 / abi::bytes_of(shape.state_type)
+                   : decodes                ? 4
+                                            : 2;
+  const bool crowded = tuning.columns > 4 || (!shape.state_value_first && shape.draft_states);
+  const int channels = crowded ? 8 : 16;
   tuning.lanes = 4;
   while (tuning.lanes < 32 && tuning.lanes * channels < shape.key_dim) tuning.lanes *= 2;
   // Smaller blocks where V is narrower than one, or too few would leave multiprocessors idle.
   tuning.threads = 128;
-  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
-  if (2 * shape.value_dim <= geometry.block_columns ||
-      2 * blocks_of(problem, geometry) <= device.multiprocessors) {
-    tuning.threads = 64;
-  }
+  const auto too_large = [&] {
+    const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
+    return 2 * shape.value_dim <= geometry.block_columns ||
+           2 * blocks_of(problem, geometry) <= device.multiprocessors;
+  };
+  if (decodes && shape.state_value_first && too_large()) tuning.columns = 2;
+  if (too_large()) tuning.threads = 64;
   return tuning;
 }
 
@@ -90,12 +107,11 @@ Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const Geometr
 }
 
 Status applicable(const Problem& problem, const device::Device& device) {
-  if (problem.state_pool) return {Code::unsupported, "strategy recurrent: no state pools"};
   return check_grid(problem, abi::recurrent::geometry_of(problem::shape_of(problem),
                                                          default_tuning(problem, device)));
 }
 
-Result<compose::Recipe> compose(const Problem& problem, const device::Device&,
+Result<compose::Recipe> compose(const Problem& problem, const device::Device& device,
                                 const tunable::Values& values) {
   const abi::Shape shape = problem::shape_of(problem);
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::recurrent::tunables);
@@ -109,6 +125,7 @@ Result<compose::Recipe> compose(const Problem& problem, const device::Device&,
   step.entry = "kda_recurrent_step";
   step.prelude = compose::prelude(shape, values);
   step.threads = static_cast<unsigned>(tuning.threads);
+  step.overlaps_previous = device.major >= 9;  // its launch, that is: the kernel waits at its start
   step.bind = [problem, slices = geometry.slices](const compose::Run& run,
                                                   compose::Launch& launch) {
     launch.grid[0] =
@@ -127,7 +144,11 @@ Result<compose::Recipe> compose(const Problem& problem, const device::Device&,
 // Bytes that a run moves at least: the state once in and once out, every token once.
 double bytes_of(const Problem& problem, const abi::Shape& shape) {
   const double heads = problem.value_heads;
-  const double states = static_cast<int>(shape.initial_state) + static_cast<int>(shape.final_state);
+  const double written = problem.draft_states ? mean_length(problem)
+                         : problem.checkpoint_tokens > 0
+                             ? 1 + mean_length(problem) / problem.checkpoint_tokens
+                             : 1;
+  const double states = (shape.initial_state ? 1 : 0) + (shape.final_state ? written : 0);
   const double state = states * problem.max_sequences * heads * shape.key_dim * shape.value_dim *
                        abi::bytes_of(shape.state_type);
   const double token =
@@ -153,8 +174,11 @@ double estimate(const Problem& problem, const device::Device& device,
   const double issue = static_cast<double>(per_multiprocessor) * tuning.threads / 32 *
                        (4.0 * elements + kTokenInstructions) / 4;
   const double cycles = std::max(kTokenCycles * static_cast<double>(waves), issue);
-  const double tokens = static_cast<double>(problem.max_tokens) / problem.max_sequences;
-  const double arithmetic = tokens * cycles / kCyclesPerMicrosecond;
+  const double tokens = mean_length(problem);
+  const double fetches = tuning.stages == 1 ? std::ceil(tokens / geometry.tokens) - 1 : 0;
+  const double arithmetic =
+      (tokens * cycles + std::max(fetches, 0.0) * kFetchCycles * static_cast<double>(waves)) /
+      kCyclesPerMicrosecond;
   const double bandwidth = std::max(device.memory_bandwidth, 1e9);  // bytes a second
   const double memory = bytes_of(problem, shape) / bandwidth * 1e6;
   return kLaunchMicroseconds + std::max(arithmetic, memory);

@@ -11,12 +11,14 @@ struct Tuning {
   int threads = 128;  // per block
   int lanes = 8;      // lanes of a warp that share a V column and divide its K channels
   int columns = 2;    // V columns a lane keeps
+  int stages = 2;     // of tokens in shared memory: 2 fetch some while others are at work
 };
 
 constexpr Tunable<Tuning> tunables[] = {
     {"threads", &Tuning::threads, {32, 64, 128, 256}, "threads a block"},
     {"lanes", &Tuning::lanes, {4, 8, 16, 32}, "lanes that divide a column's K channels"},
     {"columns", &Tuning::columns, {1, 2, 4, 8}, "V columns a lane keeps"},
+    {"stages", &Tuning::stages, {1, 2}, "token stages in shared memory; 1 for a few tokens"},
 };
 
 // What follows from both.
@@ -43,9 +45,14 @@ constexpr Geometry geometry_of(const Shape& shape, const Tuning& tuning) {
   g.padded_key_dim = g.lane_channels * tuning.lanes;
   g.block_columns = tuning.threads / tuning.lanes * tuning.columns;
   g.slices = (shape.value_dim + g.block_columns - 1) / g.block_columns;
-  g.tokens = tuning.threads / 32 < 4 ? tuning.threads / 32 : 4;
-  // The state, four sums a column, what the next token brings of every 64 channels, the rest.
-  const int registers = (g.lane_channels + 4) * tuning.columns + g.padded_key_dim / 8 + 72;
+  g.tokens = tuning.stages == 1 || tuning.threads / 32 > 4 ? 4 : tuning.threads / 32;
+  // The state, its sums a column, what a token brings of every 64 channels, the rest.
+  const bool keeps = shape.draft_states || shape.checkpoints;
+  int registers = (g.lane_channels + 4) * tuning.columns + g.padded_key_dim / 8 + (keeps ? 96 : 72);
+  if (tuning.stages == 1) {
+    registers = (g.lane_channels + 2) * tuning.columns + g.padded_key_dim / 16 + (keeps ? 64 : 40);
+    if (!shape.state_value_first) registers += keeps ? 24 : 8;
+  }
   const int quarter_warps = 65536 / 4 / 32 / registers;  // that each of its four schedulers holds
   g.resident = quarter_warps * 4 * 32 / tuning.threads;
   if (g.resident < 1) g.resident = 1;

@@ -61,16 +61,47 @@ struct State {
 
   static constexpr i64 head_elements = static_cast<i64>(shape.key_dim) * shape.value_dim;
 
+  using Storage = storage<shape.state_type>;
+
   // head counts over sequences and value heads: n * HV + h.
   KDA_DEVICE void load(const void* states, i64 head, int value0) {
-    const auto* from = static_cast<const storage<shape.state_type>*>(states) + head * head_elements;
+    load(static_cast<const Storage*>(states) + head * head_elements, value0);
+  }
+  KDA_DEVICE void store(void* states, i64 head, int value0) {
+    store(static_cast<Storage*>(states) + head * head_elements, value0);
+  }
+
+  // from, to: this head's.
+  KDA_DEVICE void load(const Storage* from, int value0) {
     clear();
     visit(value0, [&](float& x, u32 index) { x = kda::load<shape.state_type>(from, index); });
   }
-
-  KDA_DEVICE void store(void* states, i64 head, int value0) {
-    auto* to = static_cast<storage<shape.state_type>*>(states) + head * head_elements;
+  KDA_DEVICE void store(Storage* to, int value0) {
     visit(value0, [&](float& x, u32 index) { kda::store<shape.state_type>(to, index, x); });
+  }
+
+  // The same, the two channels that a thread holds side by side at once where memory has them so.
+  KDA_DEVICE void store_paired(Storage* to, int value0) {
+    constexpr bool beside = shape.state_value_first && shape.key_dim % 2 == 0;
+    if (!beside || reinterpret_cast<u64>(to) % (2 * sizeof(Storage)) != 0) {
+      store(to, value0);
+      return;
+    }
+    const tile::Lane lane;
+#pragma unroll
+    for (int row = 0; row < 2 * tiles; ++row) {
+      const int value = value0 + row * 8 + lane.g;
+      if (value < shape.value_dim) {
+        const u32 first = index_of(2 * lane.t, value);
+#pragma unroll
+        for (int k = 0; k < key_tiles; ++k) {
+          if (k * 8 + 2 * lane.t < shape.key_dim) {
+            const float* x = &s[row / 2][k][row % 2 * 2];
+            store_pair<shape.state_type>(to, first + k * 8, x[0], x[1]);
+          }
+        }
+      }
+    }
   }
 };
 

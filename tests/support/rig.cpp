@@ -104,6 +104,7 @@ Rig::Rig(const Gpu& gpu, const Trial& trial, const reference::Tensors& tensors)
   const std::size_t state_bytes = static_cast<std::size_t>(forward_.sequences) * p.value_heads *
                                   p.key_dim * static_cast<std::size_t>(p.value_dim) * state_element;
   const std::size_t offset = trial_.misaligned * state_element;
+  if (p.state_pool) return;  // a PoolRig's
   if (p.initial_state) {
     initial_state_ = DeviceMemory(gpu, state_bytes, offset);
     initial_state_.upload(tensors.initial_state.data());
@@ -198,8 +199,8 @@ reference::Outputs Rig::outputs() const {
            });
   const DeviceMemory& state = trial_.in_place_state ? initial_state_ : final_state_;
   const Bytes final_state = state.download();
-  return reference::reference_outputs(tensors_, o.data(),
-                                      trial_.problem.final_state ? final_state.data() : nullptr);
+  const bool has_state = trial_.problem.final_state && !trial_.problem.state_pool;
+  return reference::reference_outputs(tensors_, o.data(), has_state ? final_state.data() : nullptr);
 }
 
 std::vector<std::byte> Rig::output_bits() const {

@@ -5,6 +5,7 @@
 // in the order they are used: (Kd, v), (Qd, Aq), (Ak, decay) and perhaps the rest of Ak.
 #include "abi/chunk.h"
 #include "abi/shape.h"
+#include "base/slots.cuh"
 #include "base/tensor.cuh"
 #include "base/varlen.cuh"
 #include "ptx/cp_async.cuh"
@@ -330,20 +331,29 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   task.slot = first_slot(task.sequence.begin, task.n, chunk);
   task.chunks = static_cast<int>((task.sequence.length() + chunk - 1) / chunk);
 
+  auto* outputs = static_cast<storage<type>*>(const_cast<void*>(args.out.o.data)) +
+                  offset_of<shape.varlen>(args.out.o, task.n, task.sequence.begin, task.head);
+  const Slots<shape> slots(args.out, task.n);
+  if (shape.state_pool && slots.padding) {
+    if (shape.zero_padding) {
+      write_zeros<type>(outputs + task.value0, args.out.o.token, task.sequence.length(),
+                        smaller(columns, values - task.value0), threads);
+    }
+    return;
+  }
+
   const bool vectored = is_vectored<type>(in.v, values);
   const bool paired = is_paired<type>(args.out.o, values);
   load_first<tune.load_stages - 1>(ring, args, task, vectored);
   State state;
-  const i64 state_head = static_cast<i64>(task.n) * in.value_heads + task.head;
   const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16 * tiles;
-  if constexpr (shape.initial_state) {
-    state.load(args.out.initial_state, state_head, value0);
+  if (slots.has_start()) {
+    state.load(slots.start(args.out, in, task.head), value0);
   } else {
     state.clear();
   }
+  Checkpoints<shape> checkpoints(args.out.pool, task.n, chunk);
 
-  auto* outputs = static_cast<storage<type>*>(const_cast<void*>(args.out.o.data)) +
-                  offset_of<shape.varlen>(args.out.o, task.n, task.sequence.begin, task.head);
   for (int at = 0; at < task.chunks; ++at) {
     tile::Scale<type> state_scale;
     if constexpr (tile::Scale<type>::needed) state_scale.choose(largest(state.s));
@@ -395,10 +405,19 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
       write_state(state, r, Writer(slot), r_scale);
     }
     if (tile::Scale<type>::needed) scale_by(state.s, r_scale.down / writer_scale);
+    if constexpr (shape.checkpoints) {
+      if (left >= chunk) {
+        const i64 kept = checkpoints.step();
+        if (kept != no_slot)
+          state.store_paired(Slots<shape>::at(args.out, in, kept, task.head), value0);
+      }
+    }
   }
 
   ptx::cp_async_wait<0>();
-  if constexpr (shape.final_state) state.store(args.out.final_state, state_head, value0);
+  if constexpr (shape.final_state) {
+    state.store(Slots<shape>::at(args.out, in, slots.own, task.head), value0);
+  }
 }
 
 }  // namespace kda

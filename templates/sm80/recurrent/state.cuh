@@ -10,6 +10,7 @@
 #include "abi/recurrent.h"
 #include "base/element.cuh"
 #include "base/types.cuh"
+#include "ptx/streaming.cuh"
 
 namespace kda::recurrent {
 
@@ -74,15 +75,15 @@ struct State {
     return row % unit == 0 && reinterpret_cast<u64>(data) % 16 == 0;
   }
 
-  // data: this head's state.
-  KDA_DEVICE void fetch(Raw& raw, const storage<shape.state_type>* data) const {
+  // data: this head's state; unless it is wanted, zeros.
+  KDA_DEVICE void fetch(Raw& raw, const storage<shape.state_type>* data, bool wanted) const {
     if (is_vectored(data)) {
 #pragma unroll
       for (int u = 0; u < units; ++u) {
         bool inside;
         const int at = offset(u, 0, inside);
         raw.unit[u] = make_uint4(0, 0, 0, 0);
-        if (inside) raw.unit[u] = *reinterpret_cast<const uint4*>(data + at);
+        if (inside && wanted) raw.unit[u] = ptx::load_streaming(data + at);
       }
       return;
     }
@@ -93,7 +94,7 @@ struct State {
       for (int e = 0; e < unit; ++e) {
         bool inside;
         const int at = offset(u, e, inside);
-        x[e] = inside ? data[at] : storage<shape.state_type>(0);
+        x[e] = inside && wanted ? data[at] : storage<shape.state_type>(0);
       }
       raw.unit[u] = join_unit<shape.state_type>(x);
     }
@@ -125,7 +126,7 @@ struct State {
         pack(u, x);
         bool inside;
         const int first = offset(u, 0, inside);
-        if (inside) *reinterpret_cast<uint4*>(data + first) = join_unit<shape.state_type>(x);
+        if (inside) ptx::store_streaming(data + first, join_unit<shape.state_type>(x));
       }
       return;
     }

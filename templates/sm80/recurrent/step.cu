@@ -1,10 +1,11 @@
 // Token by token, exact for every gate (spec 1.2, 1.3).  A block owns a slice of one sequence's and
 // value head's columns of S in registers; columns never meet, so blocks never do.
 //
-// The state is asked for before anything else and converted last: for a few tokens its traffic is
-// all that counts.  Tokens go through shared memory in two stages: while a stage is at work the
-// next one's loads are in flight, and one barrier a stage suffices, since whoever fills a stage has
-// passed the barrier that ends its last use.
+// For a few tokens the state's traffic is all that counts: its loads are in flight while the first
+// tokens are fetched and activated, and nothing waits for them before.  Tokens go through shared
+// memory.  With two stages the next ones' loads are in flight while a stage is at work, and one
+// barrier a stage suffices, since whoever fills a stage has passed the barrier that ends its last
+// use; with one stage, for decoding, registers hold more of the state instead.
 #ifndef KDA_SHAPE
 #define KDA_SHAPE \
   {}
@@ -13,8 +14,10 @@
 #endif
 
 #include "abi/recurrent.h"
+#include "base/slots.cuh"
 #include "base/types.cuh"
 #include "base/varlen.cuh"
+#include "ptx/dependent.cuh"
 #include "sm80/recurrent/state.cuh"
 #include "sm80/recurrent/token.cuh"
 
@@ -51,31 +54,55 @@ KDA_DEVICE void write_output(storage<shape.qkv_type>* row, const State& state,
 extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.resident)
     kda_recurrent_step(const __grid_constant__ kda::abi::recurrent::StepArgs args) {
   using namespace kda;
-  __shared__ Stage stages[2];
+  __shared__ Stage stages[tune.stages];
 
   const u32 heads = static_cast<u32>(args.in.value_heads);
   const int slice = static_cast<int>(blockIdx.x % geometry.slices);
   const u32 sequence_head = blockIdx.x / geometry.slices;
   const int head = static_cast<int>(sequence_head % heads);
   const int n = static_cast<int>(sequence_head / heads);
-  const i64 state_at =
-      static_cast<i64>(sequence_head) * (static_cast<i64>(shape.key_dim) * shape.value_dim);
-
-  State state(slice);
-  State::Raw initial;
-  if constexpr (shape.initial_state) {
-    using Storage = storage<shape.state_type>;
-    state.fetch(initial, static_cast<const Storage*>(args.out.initial_state) + state_at);
-  }
-
-  const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(args.in, n);
-  const i64 length = sequence.length();
-  Tokens tokens(args.in, n, sequence.begin, head, state.block_column);
   // From lane 0, so that the compiler sees one value a warp.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+  State state(slice);
+  // The next kernel of the stream may take its places; its own wait keeps it from our outputs.
+  ptx::launch_dependents();
+  ptx::wait_for_previous();
+
+  const Slots<shape> slots(args.out, n);
+  const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(args.in, n);
+  const i64 length = sequence.length();
+  auto* o_row = static_cast<storage<shape.qkv_type>*>(const_cast<void*>(args.out.o.data)) +
+                offset_of<shape.varlen>(args.out.o, n, sequence.begin, head);
+  if (shape.state_pool && slots.padding) {
+    if (shape.zero_padding) {
+      const int columns = smaller(geometry.block_columns, shape.value_dim - state.block_column);
+      write_zeros<shape.qkv_type>(o_row + state.block_column, args.out.o.token, length, columns,
+                                  tune.threads);
+    }
+    return;
+  }
+
+  Tokens tokens(args.in, args.out.pool, n, sequence.begin, head, state.block_column);
   Tokens::Raw next;
   if (warp < geometry.tokens && warp < length) tokens.fetch(next, warp);
+  State::Raw initial;
+  if constexpr (shape.initial_state) {
+    state.fetch(initial, slots.start(args.out, args.in, head), slots.has_start());
+  }
   tokens.load_gate(head);
+
+  // Stage `buffer` holds tokens first ..., once the block has met.
+  const auto fill = [&](Stage& stage, i64 first) {
+    if constexpr (tune.stages == 1) {
+      for (int t = warp; t < geometry.tokens && first + t < length; t += tune.threads / 32) {
+        if (t > warp || first > 0) tokens.fetch(next, first + t);
+        tokens.activate(stage, t, next);
+      }
+    } else {
+      if (warp < geometry.tokens && first + warp < length) tokens.activate(stage, warp, next);
+    }
+  };
+  if (length > 0) fill(stages[0], 0);
 
   if constexpr (shape.initial_state) {
     state.unpack(initial);
@@ -83,16 +110,20 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
     state.clear();
   }
 
-  auto* o_row = static_cast<storage<shape.qkv_type>*>(const_cast<void*>(args.out.o.data)) +
-                offset_of<shape.varlen>(args.out.o, n, sequence.begin, head);
+  Checkpoints<shape> checkpoints(args.out.pool, n, 1);
   int buffer = 0;
   for (i64 first = 0; first < length; first += geometry.tokens) {
     Stage& stage = stages[buffer];
-    buffer ^= 1;
-    if (warp < geometry.tokens && first + warp < length) tokens.activate(stage, warp, next);
+    if (tune.stages == 2) buffer ^= 1;
+    if (first > 0) {
+      if (tune.stages == 1) __syncthreads();  // all have left the stage
+      fill(stage, first);
+    }
     __syncthreads();
-    const i64 wanted = first + geometry.tokens + warp;
-    if (warp < geometry.tokens && wanted < length) tokens.fetch(next, wanted);
+    if constexpr (tune.stages == 2) {
+      const i64 wanted = first + geometry.tokens + warp;
+      if (warp < geometry.tokens && wanted < length) tokens.fetch(next, wanted);
+    }
 
     const int count =
         length - first < geometry.tokens ? static_cast<int>(length - first) : geometry.tokens;
@@ -102,10 +133,18 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
       state.step(o, stage, t);
       write_output(o_row, state, o);
       o_row += args.out.o.token;
+      if constexpr (shape.draft_states) {
+        const i64 slot = stage.slot[t];
+        if (slot != no_slot) state.store(Slots<shape>::at(args.out, args.in, slot, head));
+      }
+      if constexpr (shape.checkpoints) {
+        const i64 slot = checkpoints.step();
+        if (slot != no_slot) state.store(Slots<shape>::at(args.out, args.in, slot, head));
+      }
     }
   }
 
-  if constexpr (shape.final_state) {
-    state.store(static_cast<storage<shape.state_type>*>(args.out.final_state) + state_at);
+  if constexpr (shape.final_state && !shape.draft_states) {
+    state.store(Slots<shape>::at(args.out, args.in, slots.own, head));
   }
 }

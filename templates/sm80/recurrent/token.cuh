@@ -4,6 +4,7 @@
 #pragma once
 
 #include "abi/recurrent.h"
+#include "base/slots.cuh"
 #include "base/tensor.cuh"
 #include "base/types.cuh"
 #include "base/varlen.cuh"
@@ -23,6 +24,7 @@ struct Stage {
   float v[geometry.tokens][geometry.block_columns];
   float beta[geometry.tokens];
   float qk[geometry.tokens];  // q . k
+  i64 slot[geometry.tokens];  // where the state after the token goes; draft_states only
 };
 
 KDA_DEVICE float sum_of_warp(float x) {
@@ -44,9 +46,12 @@ struct Tokens {
     typename element<shape.gate_type>::pair g[pairs];
     storage<shape.qkv_type> v[lane_columns];
     storage<shape.beta_type> beta;
+    i64 slot;
   };
 
   const abi::Inputs& in;
+  const abi::StatePool& pool;
+  int n;
   i64 q, k, v, g, beta;  // offsets of the first token's rows
   int block_column;
   int lane;
@@ -54,8 +59,13 @@ struct Tokens {
   float log_rate;
   float bias[2 * pairs];
 
-  KDA_DEVICE Tokens(const abi::Inputs& inputs, int n, i64 begin, int head, int first_column)
-      : in(inputs), block_column(first_column), lane(static_cast<int>(threadIdx.x) % 32) {
+  KDA_DEVICE Tokens(const abi::Inputs& inputs, const abi::StatePool& states, int sequence,
+                    i64 begin, int head, int first_column)
+      : in(inputs),
+        pool(states),
+        n(sequence),
+        block_column(first_column),
+        lane(static_cast<int>(threadIdx.x) % 32) {
     const int shared_head = head / shape.group;
     q = offset_of<shape.varlen>(in.q, n, begin, shared_head);
     k = offset_of<shape.varlen>(in.k, n, begin, shared_head);
@@ -102,6 +112,7 @@ struct Tokens {
     }
     raw.beta =
         static_cast<const storage<shape.beta_type>*>(in.beta.data)[beta + token * in.beta.token];
+    if constexpr (shape.draft_states) raw.slot = Slots<shape>::kept(pool, pool.indices, n, token);
   }
 
   // Row t of the stage, by one warp.
@@ -147,6 +158,7 @@ struct Tokens {
     if (lane == 0) {
       stage.beta[t] = step::write_strength<shape>(element<shape.beta_type>::to_float(raw.beta));
       stage.qk[t] = qk * (q_factor * k_factor);
+      if constexpr (shape.draft_states) stage.slot[t] = raw.slot;
     }
   }
 

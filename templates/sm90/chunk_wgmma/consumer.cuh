@@ -4,6 +4,7 @@
 // chunk.
 #pragma once
 
+#include "base/slots.cuh"
 #include "base/tensor.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
@@ -97,6 +98,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   u32 r_operand[chunk / 16][4];
   u32 v[Chain::chunk_tiles / 2][4];
   float2 decay[Chain::keys / 8];
+  Checkpoints<Chain::shape> checkpoints(args.out.pool, task.n, chunk, task.first);
   ring.wait_chunk(0);
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
@@ -160,6 +162,16 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
     if (at > 0) outputs.next();  // not with the stores, which still read the address
     outputs.take(o, args.in.scale * r_scale.down / writer_scale);
+    if constexpr (Chain::shape.checkpoints) {
+      const i64 end = task.first + static_cast<i64>(at + 1) * chunk;
+      if (end <= task.sequence.length()) {
+        const i64 kept = checkpoints.step();
+        if (kept != no_slot) {
+          const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16;
+          state.store_paired(Slots<Chain::shape>::at(args.out, args.in, kept, task.head), value0);
+        }
+      }
+    }
     if (!early && more) ring.wait_chunk(step + parts);
   }
   outputs.store();

@@ -2,6 +2,7 @@
 // shard of V columns, on warpgroup products (consumer.cuh) fed by one more warp (producer.cuh).
 #include "abi/chunk_wgmma.h"
 #include "abi/shape.h"
+#include "base/slots.cuh"
 #include "base/varlen.cuh"
 #include "ptx/dependent.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
@@ -36,6 +37,19 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
   task.slot = first_slot(task.sequence.begin, task.n, Chain::chunk);
   task.chunks = static_cast<int>((task.sequence.length() + Chain::chunk - 1) / Chain::chunk);
 
+  const Slots<shape> slots(args.out, task.n);
+  if (shape.state_pool && slots.padding) {
+    ptx::wait_for_previous();  // the run ends after its prepare stage
+    if (shape.zero_padding) {
+      auto* o = static_cast<storage<Chain::type>*>(const_cast<void*>(args.out.o.data)) +
+                offset_of<shape.varlen>(args.out.o, task.n, task.sequence.begin, task.head);
+      write_zeros<Chain::type>(o + task.value0, args.out.o.token, task.sequence.length(),
+                               smaller(Chain::columns, Chain::values - task.value0),
+                               Chain::threads);
+    }
+    return;
+  }
+
   const Chain::Ring ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
@@ -46,16 +60,17 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
     return;
   }
   const int value0 = task.value0 + warp * 16;
-  const i64 state_head = static_cast<i64>(task.n) * in.value_heads + task.head;
   Chain::State state;
   if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
-  if constexpr (shape.initial_state) {
-    state.load(args.out.initial_state, state_head, value0);
+  if (slots.has_start()) {
+    state.load(slots.start(args.out, in, task.head), value0);
   } else {
     state.clear();
   }
   chunk_wgmma::consume<Chain>(ring, args, task, state);
-  if constexpr (shape.final_state) state.store(args.out.final_state, state_head, value0);
+  if constexpr (shape.final_state) {
+    state.store(Slots<shape>::at(args.out, in, slots.own, task.head), value0);
+  }
 }
 
 }  // namespace kda

@@ -49,7 +49,7 @@ TEST_CASE("a wrong command line is exit code 2, with the known words", "[tools]"
   wrong({}, "--suite prefill");
   wrong({"h65"}, "gva16_64");
   wrong({"T=64 H=2 heads=2"}, "gate_regime");
-  wrong({"--suite", "decode"}, "linear");
+  wrong({"--suite", "training"}, "linear");
   wrong({"h64", "--gate-regime", "mild"}, "strong");
   wrong({"h64", "--repeat", "3"}, "--repeat");
 }

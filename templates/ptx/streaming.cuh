@@ -1,0 +1,22 @@
+// 16 bytes of global memory that are used once: first to leave the caches.
+#pragma once
+
+#include "base/types.cuh"
+
+namespace kda::ptx {
+
+KDA_DEVICE uint4 load_streaming(const void* from) {
+  uint4 x;
+  asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(from));
+  return x;
+}
+
+KDA_DEVICE void store_streaming(void* to, uint4 x) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x.x), "r"(x.y),
+               "r"(x.z), "r"(x.w)
+               : "memory");
+}
+
+}  // namespace kda::ptx
