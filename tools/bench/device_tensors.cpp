@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/pool.hpp"
 #include "cli/failure.hpp"
 #include "cli/subject.hpp"
 #include "measure/rotation.hpp"
@@ -34,7 +35,7 @@ Buffer copied(const Gpu& gpu, const Buffer& from) {
 }  // namespace
 
 DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
-    : problem_(host.problem), sequences_(host.sequences()) {
+    : host_(host), problem_(host.problem), sequences_(host.sequences()) {
   const double bytes = cli::floor_bytes(problem_);
   const auto free = static_cast<double>(gpu.free_bytes());
   const int count = measure::rotation(bytes, static_cast<double>(gpu.device().l2_bytes), free);
@@ -51,12 +52,21 @@ DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
   first.A_log = uploaded(gpu, host.A_log);
   first.dt_bias = uploaded(gpu, host.dt_bias);
   first.cu_seqlens = uploaded_cu_seqlens(gpu, host);
-  first.initial_state = uploaded(gpu, host.initial_state);
+  if (problem_.state_pool) {
+    slots_ = scattered_slots(host);
+    indices_ = uploaded(gpu, index_bytes(problem_, slots_.indices));
+    checkpoints_ = uploaded(gpu, index_bytes(problem_, slots_.checkpoints));
+    pool_at_first_ = uploaded(gpu, pool_of(host, slots_));
+    first.initial_state = copied(gpu, pool_at_first_);
+  } else {
+    first.initial_state = uploaded(gpu, host.initial_state);
+  }
   first.o = Buffer(gpu, host.v.size());
   const std::size_t states = static_cast<std::size_t>(sequences_) * problem_.value_heads *
                              problem_.key_dim * problem_.value_dim;
-  first.final_state =
-      Buffer(gpu, problem_.final_state ? states * reference::bytes_of(problem_.state_type) : 0);
+  first.final_state = Buffer(gpu, problem_.final_state && !problem_.state_pool
+                                      ? states * reference::bytes_of(problem_.state_type)
+                                      : 0);
   sets_.push_back(std::move(first));
   while (sets() < count) {
     const Set& from = sets_.front();
@@ -85,7 +95,21 @@ Forward DeviceTensors::forward(int set) const {
   run.initial_state = from.initial_state.data();
   run.o = from.o.data();
   run.final_state = from.final_state.data();
+  if (problem_.state_pool) {
+    run.pool = state_pool();
+    run.final_state = problem_.final_state ? from.initial_state.data() : nullptr;
+    if (!problem_.initial_state) run.initial_state = nullptr;
+  }
   return run;
+}
+
+StatePool DeviceTensors::state_pool() const {
+  StatePool pool;
+  pool.slots = slots_.slots;
+  pool.indices = {indices_.data(), slots_.columns, 0};
+  if (problem_.checkpoint_tokens > 0)
+    pool.checkpoints = {checkpoints_.data(), slots_.checkpoint_columns, 0};
+  return pool;
 }
 
 void DeviceTensors::set_dt_bias(const std::vector<float>& dt_bias) {
@@ -95,6 +119,7 @@ void DeviceTensors::set_dt_bias(const std::vector<float>& dt_bias) {
 void DeviceTensors::poison_outputs() {
   sets_.front().o.fill(kPoison);
   sets_.front().final_state.fill(kPoison);
+  if (problem_.state_pool) sets_.front().initial_state.copy_from(pool_at_first_);
 }
 
 void DeviceTensors::download_outputs(reference::Bytes& o, reference::Bytes& final_state) const {
@@ -102,6 +127,12 @@ void DeviceTensors::download_outputs(reference::Bytes& o, reference::Bytes& fina
   o.resize(from.o.bytes());
   final_state.resize(from.final_state.bytes());
   from.o.download(o.data(), o.size());
+  if (problem_.state_pool && problem_.final_state) {
+    reference::Bytes pool(from.initial_state.bytes());
+    from.initial_state.download(pool.data(), pool.size());
+    final_state = final_states(host_, slots_, pool);
+    return;
+  }
   from.final_state.download(final_state.data(), final_state.size());
 }
 

@@ -6,6 +6,7 @@
 
 #include "kda/kda.hpp"
 #include "measure/gpu.hpp"
+#include "reference/pooled.hpp"
 #include "reference/tensors.hpp"
 
 namespace kda::bench {
@@ -15,7 +16,8 @@ using measure::Gpu;
 
 class DeviceTensors {
  public:
-  // Uploads once and copies on the device.  Throws Failure where the memory does not suffice.
+  // Uploads once and copies on the device; host must outlive it.  Throws Failure where the memory
+  // does not suffice.
   DeviceTensors(const Gpu& gpu, const reference::Tensors& host);
 
   int sets() const { return static_cast<int>(sets_.size()); }
@@ -24,18 +26,26 @@ class DeviceTensors {
   // Replaces every set's dt_bias: all that the gate regimes of one case differ by.
   void set_dt_bias(const std::vector<float>& dt_bias);
 
-  // NaN, whatever the dtype, all over o and final_state of set 0.
+  // NaN, whatever the dtype, all over o and final_state of set 0; a pool is as it was at first.
   void poison_outputs();
   void download_outputs(reference::Bytes& o, reference::Bytes& final_state) const;
 
  private:
   struct Set {
-    Buffer q, k, v, g, beta, A_log, dt_bias, cu_seqlens, initial_state, o, final_state;
+    Buffer q, k, v, g, beta, A_log, dt_bias, cu_seqlens;
+    Buffer initial_state;  // or the pool, which is final_state too
+    Buffer o, final_state;
   };
 
+  StatePool state_pool() const;
+
+  const reference::Tensors& host_;
   Problem problem_;
   int sequences_ = 0;
   std::vector<Set> sets_;
+  reference::Slots slots_;        // of a pool, the same for every set
+  Buffer indices_, checkpoints_;  // of those
+  Buffer pool_at_first_;
 };
 
 }  // namespace kda::bench

@@ -25,6 +25,8 @@ constexpr const char* kExamples =
     "  kda-bench h64 --gate-regime strong,weak,mixed  one case, three regimes\n"
     "  kda-bench --suite prefill --json h200.json     every case in every regime\n"
     "  kda-bench --suite linear                       whether time and memory grow as T does\n"
+    "  kda-bench --suite decode                       a token and a few, states in pools\n"
+    "  kda-bench --suite serving                      checkpoints, decodes beside a prefill\n"
     "  kda-bench \"T=8192 H=64 gate_regime=weak\"       a problem in words\n"
     "  kda-bench \"H=12 seqlens=1300,547,2048 K=64\"    packed sequences of these lengths\n"
     "  kda-bench \"h64 g=f32\" --strategy chunk --strategy recurrent\n"
@@ -50,7 +52,7 @@ void add_what(CLI::App& app, Request& request) {
       ->type_name("CASE|WORDS");
   app.add_option("--suite", request.suite,
                  "prefill: all cases in the three gate regimes; linear: T from 8192 to 1048576")
-      ->check(CLI::IsMember({"prefill", kLinear}));
+      ->check(CLI::IsMember({"prefill", kLinear, kDecode, kServing}));
   app.add_option("--gate-regime", request.regimes, "gate regimes of the named problems")
       ->delimiter(',')
       ->allow_extra_args(false)

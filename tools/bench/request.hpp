@@ -9,10 +9,12 @@
 namespace kda::bench {
 
 constexpr const char* kLinear = "linear";
+constexpr const char* kDecode = "decode";
+constexpr const char* kServing = "serving";
 
 struct Request {
   std::vector<std::string> problems;    // case names and words, as typed
-  std::string suite;                    // "prefill", kLinear or empty
+  std::string suite;                    // "prefill", one of the above or empty
   std::vector<std::string> regimes;     // empty: all three for the suite prefill, else strong
   std::vector<std::string> strategies;  // empty: the planner's choice
   std::vector<std::string> tunings;     // in words, lists not yet expanded; empty: the defaults

@@ -23,6 +23,12 @@ std::vector<Subject> subjects_asked(const Request& request) {
   std::vector<Subject> subjects;
   if (request.suite == "prefill") subjects = cli::suite(request.regimes);
   if (request.suite == kLinear) subjects = cli::linear_suite(request.regimes);
+  if (request.suite == kDecode) {
+    subjects = cli::serving_suite(cli::decode_problems(), request.regimes);
+  }
+  if (request.suite == kServing) {
+    subjects = cli::serving_suite(cli::serving_problems(), request.regimes);
+  }
   for (const std::string& text : cli::group_words(request.problems)) {
     for (Subject& subject : must(cli::subjects_of(text, request.regimes))) {
       subjects.push_back(std::move(subject));

@@ -80,12 +80,15 @@ Problem base_of(const Parts& parts) {
 Result<Lengths> parse_lengths(const std::string& text) {
   Lengths lengths;
   for (const std::string_view item : base::split(text, ',')) {
-    const std::optional<std::int64_t> length = base::parse_integer(item);
-    if (!length || *length < 0) {
-      return wrong(
-          fmt::format("seqlens has \"{}\"; it wants token counts such as 1300,547,2048", item));
+    const auto parts = base::split(item, 'x');
+    const std::optional<std::int64_t> length = base::parse_integer(parts.back());
+    const std::optional<std::int64_t> count =
+        parts.size() == 2 ? base::parse_integer(parts.front()) : std::optional<std::int64_t>(1);
+    if (parts.size() > 2 || !length || *length < 0 || !count || *count < 1 || *count > 1 << 20) {
+      return wrong(fmt::format(
+          "seqlens has \"{}\"; it wants token counts such as 1300,547,2048 or 256x1,8192", item));
     }
-    lengths.push_back(*length);
+    lengths.insert(lengths.end(), static_cast<std::size_t>(*count), *length);
   }
   return lengths;
 }
@@ -202,15 +205,59 @@ std::vector<Subject> linear_suite(const std::vector<std::string>& regimes) {
   return subjects;
 }
 
+std::vector<Subject> serving_suite(std::span<const char* const> problems,
+                                   const std::vector<std::string>& regimes) {
+  std::vector<Subject> subjects;
+  for (const char* words : problems) {
+    for (Subject& subject : must(subjects_of(words, regimes))) {
+      subjects.push_back(std::move(subject));
+    }
+  }
+  return subjects;
+}
+
+std::span<const char* const> decode_problems() {
+  static constexpr const char* kProblems[] = {
+      "T=1 N=1 H=32 pool=1 state=f32,bf16",
+      "T=8 N=8 H=32 pool=1 state=f32,bf16",
+      "T=64 N=64 H=32 pool=1 state=f32,bf16",
+      "T=256 N=256 H=32 pool=1 state=f32,bf16",
+      "T=256 N=256 H=32 pool=1 layout=key_first",
+      "T=256 N=256 H=32",
+      "T=256 N=64 H=32 pool=1",
+      "T=256 N=64 H=32 pool=1 drafts=1",
+      "T=64 N=64 H=16 HV=64 pool=1",
+      "T=64 N=64 H=32 pool=1 varlen=1 slots=i64",
+  };
+  return kProblems;
+}
+
+std::span<const char* const> serving_problems() {
+  static constexpr const char* kProblems[] = {
+      "T=8192 H=64 pool=1",
+      "T=8192 H=64 pool=1 checkpoint=64",
+      "T=8192 H=16 pool=1",
+      "T=8192 H=16 pool=1 checkpoint=64",
+      "H=16 pool=1 seqlens=8192",
+      "H=16 pool=1 seqlens=256x1",
+      "H=16 pool=1 seqlens=256x1,8192",
+      "H=16 pool=1 mixed=1 seqlens=256x1,8192",
+  };
+  return kProblems;
+}
+
 double floor_bytes(const Problem& problem) {
   const auto bytes = [](DType type) { return static_cast<double>(reference::bytes_of(type)); };
   const auto T = static_cast<double>(problem.max_tokens);
   const double H = problem.heads, HV = problem.value_heads;
-  const double K = problem.key_dim, V = problem.value_dim;
-  const double states = (problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0);
+  const double K = problem.key_dim, V = problem.value_dim, N = problem.max_sequences;
+  const double written = problem.draft_states            ? T / N
+                         : problem.checkpoint_tokens > 0 ? 1 + T / N / problem.checkpoint_tokens
+                                                         : 1;
+  const double states = (problem.initial_state ? 1 : 0) + (problem.final_state ? written : 0);
   return T * bytes(problem.qkv_type) * (2 * H * K + 2 * HV * V) +
          T * HV * (bytes(problem.gate_type) * K + bytes(problem.beta_type)) +
-         states * problem.max_sequences * HV * K * V * bytes(problem.state_type);
+         states * N * HV * K * V * bytes(problem.state_type);
 }
 
 }  // namespace kda::cli
