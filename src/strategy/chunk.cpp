@@ -12,6 +12,7 @@
 #include "compose/workspace.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/pool_states.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -27,7 +28,7 @@ Status applicable(const Problem& problem, const device::Device&) {
     return {Code::unsupported, fmt::format("strategy chunk: value_dim is {}, at most {} are served",
                                            problem.value_dim, kLargestValueDim)};
   }
-  return check_states("chunk", problem);
+  return check_pool_states("chunk", problem);
 }
 
 tunable::Space space() { return tunable::space_of(abi::chunk::tunables); }
@@ -93,6 +94,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   const abi::chunk::PrepareTuning prepare{tuning.chunk, tuning.prepare_threads};
   if (Status status = check_prepare("chunk", problem, prepare, device); !status) return status;
   if (Status status = check_tuning(shape, tuning, device); !status) return status;
+  if (Status status = check_checkpoints("chunk", problem, tuning.chunk); !status) return status;
   if (Status status = check_blocks("chunk", problem, tuning.shards); !status) return status;
 
   compose::Workspace workspace;

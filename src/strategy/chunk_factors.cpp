@@ -44,22 +44,8 @@ abi::chunk::Factors FactorSlices::at(std::byte* workspace) const {
   return factors;
 }
 
-Status check_states(std::string_view name, const Problem& problem) {
-  if (!problem.draft_states) return {};
-  return {
-      Code::unsupported,
-      fmt::format("strategy {}: draft_states are served by recurrent: a chunk computes no state "
-                  "inside itself",
-                  name)};
-}
-
 Status check_prepare(std::string_view name, const Problem& problem, const PrepareTuning& tuning,
                      const device::Device& device) {
-  if (problem.checkpoint_tokens % tuning.chunk != 0) {
-    return {Code::unsupported,
-            fmt::format("strategy {}: checkpoint_tokens={} fall inside a chunk={}; a multiple does",
-                        name, problem.checkpoint_tokens, tuning.chunk)};
-  }
   const int ratio = tuning.prepare_threads / tuning.chunk;
   if (ratio < 2 || ratio > 8) {
     return {Code::unsupported,

@@ -28,9 +28,6 @@ inline std::int64_t slots_of(std::int64_t tokens, std::int64_t sequences, int ch
   return tokens / chunk + sequences;
 }
 
-// ok, or unsupported where the problem wants states that chunks do not compute.
-Status check_states(std::string_view name, const Problem& problem);
-
 // ok, or unsupported where the stage cannot serve; `name` is the strategy's.
 Status check_prepare(std::string_view name, const Problem& problem,
                      const abi::chunk::PrepareTuning& tuning, const device::Device& device);

@@ -18,6 +18,7 @@ using compose::Launch;
 using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
+  if (problem.state_pool) return {Code::unsupported, "strategy chunk_wgmma: no state pools"};
   if (device.major != 9) {
     return {Code::unsupported,
             fmt::format("strategy chunk_wgmma: {} has compute capability {}.{}; wgmma is 9.0's",
@@ -32,7 +33,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
                                            "served (chunk serves the others)",
                                            problem.key_dim)};
   }
-  return check_states("chunk_wgmma", problem);
+  return {};
 }
 
 tunable::Space space() { return tunable::space_of(abi::chunk_wgmma::tunables); }
