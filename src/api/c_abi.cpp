@@ -82,8 +82,8 @@ kda_code kda_plan_make_all(const kda_problem* const* problems, size_t count,
     for (size_t i = 0; i < count; ++i) {
       if (read[i]) {
         Result<Plan>& plan = *next++;
-        if (plan) plans[i] = new kda_plan(*std::move(plan));
         read[i] = plan.status();
+        if (plan) plans[i] = new kda_plan(*std::move(plan));
       }
       if (codes != nullptr) codes[i] = static_cast<kda_code>(read[i].code());
       if (first == KDA_OK) first = api::report(read[i]);

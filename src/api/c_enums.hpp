@@ -13,19 +13,19 @@ namespace kda::api {
 template <class Enum>
 constexpr std::int32_t last_of = -1;
 template <>
-constexpr std::int32_t last_of<DType> = KDA_F16;
+inline constexpr std::int32_t last_of<DType> = KDA_F16;
 template <>
-constexpr std::int32_t last_of<Index> = KDA_I64;
+inline constexpr std::int32_t last_of<Index> = KDA_I64;
 template <>
-constexpr std::int32_t last_of<Gate> = KDA_GATE_BOUNDED;
+inline constexpr std::int32_t last_of<Gate> = KDA_GATE_BOUNDED;
 template <>
-constexpr std::int32_t last_of<StateLayout> = KDA_STATE_VALUE_FIRST;
+inline constexpr std::int32_t last_of<StateLayout> = KDA_STATE_VALUE_FIRST;
 template <>
-constexpr std::int32_t last_of<Effort> = KDA_MEASURE;
+inline constexpr std::int32_t last_of<Effort> = KDA_MEASURE;
 template <>
-constexpr std::int32_t last_of<CacheMode> = KDA_CACHE_READ_WRITE;
+inline constexpr std::int32_t last_of<CacheMode> = KDA_CACHE_READ_WRITE;
 template <>
-constexpr std::int32_t last_of<LogLevel> = KDA_LOG_OFF;
+inline constexpr std::int32_t last_of<LogLevel> = KDA_LOG_OFF;
 
 constexpr bool same(auto cpp, auto c) {
   return static_cast<std::int32_t>(cpp) == static_cast<std::int32_t>(c);

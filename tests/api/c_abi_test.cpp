@@ -21,8 +21,8 @@ namespace {
 template <auto value>
 constexpr bool is_named() {
   constexpr std::string_view text = __PRETTY_FUNCTION__;
-  return text.find(")", text.find("value = ")) == std::string_view::npos ||
-         text.find("(", text.find("value = ")) == std::string_view::npos;
+  return text.find(')', text.find("value = ")) == std::string_view::npos ||
+         text.find('(', text.find("value = ")) == std::string_view::npos;
 }
 template <class Enum>
 constexpr bool ends_where_c_does() {
