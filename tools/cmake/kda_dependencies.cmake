@@ -3,6 +3,8 @@
 # carries what it needs of it.  -DFETCHCONTENT_SOURCE_DIR_<NAME>=<folder> gives a local copy.
 include(FetchContent)
 find_package(Threads REQUIRED)
+option(KDA_BUNDLE_DEPENDENCIES "Compile installed fmt and spdlog into libkda, too; do not link them"
+       OFF)
 
 # kda_fetch(<name> <url> <sha256>): unpacks a release; its own CMakeLists.txt is not run.
 # Sets <name>_SOURCE_DIR.
@@ -23,10 +25,19 @@ set(KDA_LIBRARIES "")  # compiled ones: an installed static libkda needs them ag
 set(KDA_PACKAGES "")   # ... from these packages
 add_library(kda_headers_only INTERFACE)  # the others
 
+# kda_installed(<package> <compiled target> <header-only target>)
+macro(kda_installed package compiled header_only)
+  if(KDA_BUNDLE_DEPENDENCIES)
+    target_link_libraries(kda_headers_only INTERFACE ${header_only})
+  else()
+    list(APPEND KDA_LIBRARIES ${compiled})
+    list(APPEND KDA_PACKAGES ${package})
+  endif()
+endmacro()
+
 find_package(fmt 9.1 QUIET)
 if(TARGET fmt::fmt)
-  list(APPEND KDA_LIBRARIES fmt::fmt)
-  list(APPEND KDA_PACKAGES fmt)
+  kda_installed(fmt fmt::fmt fmt::fmt-header-only)
   find_package(spdlog 1.10 QUIET)  # it needs the same fmt
 else()
   kda_fetch(fmt https://github.com/fmtlib/fmt/archive/10.2.1.tar.gz
@@ -36,8 +47,7 @@ else()
 endif()
 
 if(TARGET spdlog::spdlog)
-  list(APPEND KDA_LIBRARIES spdlog::spdlog)
-  list(APPEND KDA_PACKAGES spdlog)
+  kda_installed(spdlog spdlog::spdlog spdlog::spdlog_header_only)
 else()
   kda_fetch(spdlog https://github.com/gabime/spdlog/archive/v1.14.0.tar.gz
             429a6b73ade8285cb21f83bacf89e2821dd1720ea7faa3cb518ffe04b4e00efc)

@@ -1,0 +1,129 @@
+"""FlashKDA's call, Plan.run with other frameworks' tensors."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gpu.cases import Case, expected, inputs  # noqa: E402
+from naive import error_ratio  # noqa: E402
+
+import kda  # noqa: E402
+import kda.torch  # noqa: E402
+
+
+@pytest.mark.parametrize("state", [None, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("lengths", [(97,), (256, 256), (17, 33, 65), (1300, 547, 963)])
+def test_flash_kda_fwd(lengths, state):
+    packed = len(set(lengths)) > 1
+    case = Case(lengths, packed=packed, H=4, K=128, V=128, gate="bounded+bias", beta="logit",
+                l2norm=True, v_first=True, initial_state=state is not None)  # fmt: skip
+    x = inputs(case)
+    words = x.words
+    words["dt_bias"] = words["dt_bias"].view(4, 128)
+    out = torch.full_like(x.tensors["v"], torch.nan)
+    initial = final = None
+    if state is not None:
+        initial = words["initial_state"] = words["initial_state"].to(state)
+        final = torch.full_like(initial, torch.nan)
+    said = kda.torch.flash_kda_fwd(
+        **x.tensors, scale=128**-0.5, out=out, A_log=words["A_log"], dt_bias=words["dt_bias"],
+        lower_bound=-5.0, initial_state=initial, final_state=final,
+        cu_seqlens=words.get("cu_seqlens"),
+    )  # fmt: skip
+    assert said is None
+    want, want_state = expected(case, x)
+    assert error_ratio(want, out) < 0.006  # FLA's for its FlashKDA backend
+    if final is not None:
+        assert error_ratio(want_state, final) < 0.006
+
+
+def test_flash_kda_fwd_in_place_and_compiled():
+    case = Case((64, 64), H=2, K=128, V=128, gate="bounded+bias", beta="logit", v_first=True,
+                initial_state=True)  # fmt: skip
+    x = inputs(case)
+    words = (128**-0.5, x.words["A_log"], x.words["dt_bias"].view(2, 128), -5.0)
+    state = x.words["initial_state"]
+
+    def layer(out, initial, final):
+        kda.torch.flash_kda_fwd(
+            *x.tensors.values(), words[0], out, *words[1:], initial_state=initial,
+            final_state=final,
+        )  # fmt: skip
+        return out + 0
+
+    want_state = torch.empty_like(state)
+    want = layer(torch.empty_like(x.tensors["v"]), state, want_state)
+    same = state.clone()
+    assert torch.equal(layer(torch.empty_like(want), same, same), want)
+    assert torch.equal(same, want_state)
+    compiled = torch.compile(layer, fullgraph=True)
+    final = torch.empty_like(state)
+    assert torch.equal(compiled(torch.empty_like(want), state, final), want)
+    assert torch.equal(final, want_state)
+
+
+def plan_and_tensors(**more):
+    problem = kda.Problem(heads=2, max_tokens=64, final_state=True, qkv_type="f16",
+                          gate_type="f16", beta_type="f16", gate="log_decay", beta_is_logit=False,
+                          state_layout="key_first", l2norm_qk=False, **more)  # fmt: skip
+    x = inputs(Case((64,), K=128, V=128, dtype="f16"))
+    return kda.Plan(problem), x.tensors
+
+
+def test_plan_run_takes_torch_tensors():
+    plan, x = plan_and_tensors()
+    want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
+    for _ in range(3):  # the first checks, the next ones remember
+        o, state = torch.empty_like(want), torch.empty_like(want_state)
+        plan.run(**x, o=o, final_state=state)
+        assert torch.equal(o, want) and torch.equal(state, want_state)
+    with pytest.raises(ValueError, match="v has the shape"):
+        plan.run(**{**x, "v": x["v"][..., :64]}, o=o, final_state=state)
+    with pytest.raises(ValueError, match="v is on cpu"):
+        plan.run(**{**x, "v": x["v"].cpu()}, o=o, final_state=state)
+
+
+def test_plan_run_takes_cupys_arrays():
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    plan, x = plan_and_tensors()
+    want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
+    theirs = {name: cupy.from_dlpack(y) for name, y in x.items()}
+    o = cupy.empty(want.shape, cupy.float16)
+    state = cupy.empty(want_state.shape, cupy.float32)
+    workspace = cupy.empty(plan.workspace_bytes, cupy.uint8)
+    torch.cuda.synchronize()
+    plan.run(**theirs, o=o, final_state=state, workspace=workspace, stream=cupy.cuda.Stream.null)
+    cupy.cuda.Stream.null.synchronize()
+    assert torch.equal(torch.from_dlpack(o), want)
+    assert torch.equal(torch.from_dlpack(state), want_state)
+
+
+def test_plan_run_takes_jaxs_arrays():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    if not any(d.platform == "gpu" for d in jax.devices()):
+        pytest.skip("JAX sees no GPU")
+    plan, x = plan_and_tensors()
+    want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
+    theirs = {name: jax.dlpack.from_dlpack(y.contiguous()) for name, y in x.items()}
+    o, state = torch.empty_like(want), torch.empty_like(want_state)
+    workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    plan.run(**theirs, o=o, final_state=state, workspace=workspace)
+    torch.cuda.synchronize()
+    assert torch.equal(o, want) and torch.equal(state, want_state)
+
+
+def test_patched_fla_layer():
+    pytest.importorskip("fla.layers.kda", reason="flash-linear-attention is not installed")
+    from fla.layers.kda import KimiDeltaAttention
+
+    torch.manual_seed(0)
+    model = KimiDeltaAttention(hidden_size=256, head_dim=64, num_heads=4).cuda().bfloat16().eval()
+    x = torch.randn(2, 200, 256, device="cuda", dtype=torch.bfloat16)
+    want = model(x)[0]
+    with kda.torch.patch_fla(model, fallback=False) as patch:
+        assert len(patch.replaced) == 2
+        o = model(x)[0]
+        short = model(x[:, :40])[0]
+    assert error_ratio(want, o) < 0.02
+    assert error_ratio(model(x[:, :40])[0], short) < 0.02

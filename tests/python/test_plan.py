@@ -1,0 +1,224 @@
+"""Plans without a GPU: made for a named device, run as far as the checks."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from support import ROOT, Array
+
+import kda
+
+REFUSES_TO_RUN = "does not run"  # the last check of a plan made for a target: all others passed
+
+
+def test_a_plan_compiles_for_a_device_that_is_not_here():
+    problem = kda.Problem(heads=4, max_tokens=1024, final_state=True)
+    plan = kda.Plan(problem, kda.Options(target="sm_90a"))
+    assert "sm_90a" in plan.describe()
+    assert plan.workspace_bytes > 0
+    assert plan.problem == dataclasses.replace(problem, value_heads=4, scale=plan.problem.scale)
+    assert plan.problem.scale == pytest.approx(128**-0.5)
+
+
+def test_options_force_strategy_and_tuning():
+    problem = kda.Problem(heads=2, max_tokens=64)
+    plan = kda.Plan(problem, kda.Options(target="sm_90a", strategy="recurrent"))
+    assert "recurrent" in plan.describe()
+    with pytest.raises(kda.InvalidArgument, match="nonesuch"):
+        kda.Plan(problem, kda.Options(target="sm_90a", strategy="nonesuch"))
+
+
+def test_enumerators_may_be_named():
+    assert kda.Problem(qkv_type="f16").qkv_type is kda.DType.f16
+    assert kda.Problem(gate="softplus").gate is kda.Gate.softplus
+    with pytest.raises(ValueError, match="known: f32, bf16, f16"):
+        kda.Problem(qkv_type="f64")
+    with pytest.raises(ValueError, match="known: wisdom_only, estimate, measure"):
+        kda.Options(effort="hard")
+
+
+@pytest.mark.parametrize(
+    "problem, kind, word",
+    [
+        (kda.Problem(heads=3, value_heads=4, max_tokens=1), kda.InvalidProblem, "value_heads = 4"),
+        (kda.Problem(heads=1, key_dim=257, max_tokens=1), kda.InvalidProblem, "key_dim = 257"),
+        (kda.Problem(heads=1, max_tokens=-1), kda.InvalidProblem, "max_tokens = -1"),
+        (kda.Problem(heads=1, max_tokens=1, lower_bound=1), kda.InvalidProblem, "lower_bound"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_field_and_its_value(problem, kind, word):
+    with pytest.raises(kind, match=word) as caught:
+        kda.Plan(problem, kda.Options(target="sm_90a"))
+    assert isinstance(caught.value, (kda.Error, ValueError))
+    with pytest.raises(kda.InvalidProblem, match=word):
+        kda.supports(problem, kda.Options(target="sm_90a"))
+
+
+def test_supports_compiles_nothing():
+    problem = kda.Problem(heads=4, max_tokens=1024)
+    assert kda.supports(problem, kda.Options(target="sm_89"))
+    forced = kda.Options(target="sm_89", strategy="chunk_wgmma")
+    assert not kda.supports(problem, forced)  # Hopper's alone
+    with pytest.raises(NotImplementedError):
+        kda.Plan(problem, forced)
+
+
+def test_several_plans_at_once():
+    good = kda.Problem(heads=1, key_dim=64, value_dim=64, max_tokens=64)
+    bad = dataclasses.replace(good, key_dim=300)
+    worse = dataclasses.replace(good, heads=3, value_heads=4)
+    plans = kda.Plan.make_all([good, bad, worse, good], kda.Options(target="sm_90a"))
+    assert isinstance(plans[0], kda.Plan) and isinstance(plans[3], kda.Plan)
+    assert isinstance(plans[1], kda.InvalidProblem) and "key_dim = 300" in str(plans[1])
+    assert isinstance(plans[2], kda.InvalidProblem) and "value_heads = 4" in str(plans[2])
+    assert kda.Plan.make_all([]) == []
+
+
+def test_the_log_goes_where_it_is_told():
+    said = []
+    kda.set_log(kda.LogLevel.debug, lambda level, text: said.append((level, text)))
+    try:
+        kda.Plan(kda.Problem(heads=1, key_dim=52, max_tokens=5), kda.Options(target="sm_90a"))
+    finally:
+        kda.set_log(kda.LogLevel.off)
+    assert said and all(isinstance(level, kda.LogLevel) and text for level, text in said)
+
+
+def test_every_tensor_reaches_the_library(small_plan, arrays):
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        small_plan.run(**arrays)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v", "g", "beta", "o", "initial_state", "final_state"])
+def test_the_library_sees_the_pointer_of_each(small_plan, arrays, name):
+    # An odd address is refused by the library itself, which names the field.
+    arrays[name].__cuda_array_interface__["data"] = ((5 << 32) + 1, False)
+    with pytest.raises(kda.InvalidArgument, match=rf"{name} = 0x500000001 is not aligned"):
+        small_plan.run(**arrays)
+
+
+@pytest.mark.parametrize("name", ["A_log", "dt_bias"])
+def test_the_gates_parameters_may_be_absent(small_plan, arrays, name):
+    arrays[name] = None
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        small_plan.run(**arrays)
+
+
+@pytest.mark.parametrize(
+    "name, replacement, words",
+    [
+        ("k", Array((24, 2, 32)), r"k has the shape \[24, 2, 32\]; this run wants \[24, 2, 64\]"),
+        ("v", Array((24, 4, 32), "<f4"), "v is f32; the plan's problem says bf16"),
+        ("q", Array((24, 128)), r"q has the shape \[24, 128\]"),
+        ("beta", Array((23, 4)), r"beta has the shape \[23, 4\]"),
+        ("A_log", Array((4,)), "A_log is bf16; it is always f32"),
+        ("g", Array((24, 4, 64), strides=(512, 128, 4)), "last dimension must be contiguous"),
+        ("g", Array((24, 4, 64), strides=(511, 128, 2)), "not whole elements"),
+        ("g", Array((24, 4, 64), "<i2"), None),
+        ("o", Array((24, 4, 32), strides=(64, 64, 2)), "o_strides"),
+        ("initial_state", Array((2, 4, 32, 64), "<f4"), r"this run wants \[3, 4, 32, 64\]"),
+        ("initial_state", None, "initial_state is null"),
+        ("workspace", None, None),
+        ("q", "text", "q is a str"),
+    ],
+)
+def test_what_does_not_fit_is_refused(small_plan, arrays, name, replacement, words):
+    arrays[name] = replacement
+    if words is None:  # a two-byte type of another name, and a plan without a workspace
+        words = REFUSES_TO_RUN
+    with pytest.raises((ValueError, TypeError, NotImplementedError), match=words):
+        small_plan.run(**arrays)
+
+
+def test_sequences_may_lie_apart(small_plan, arrays):
+    del arrays["sequences"]
+    for name in ("q", "k", "v", "g", "beta", "o"):
+        shape = arrays[name].__cuda_array_interface__["shape"]
+        arrays[name].__cuda_array_interface__["shape"] = (3, 8, *shape[1:])
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        small_plan.run(**arrays)
+
+
+def test_packed_sequences(arrays):
+    problem = kda.Problem(heads=2, value_heads=4, key_dim=64, value_dim=32, max_tokens=64,
+                          max_sequences=4, varlen=True, cu_seqlens_type="i32",
+                          initial_state=True, final_state=True)  # fmt: skip
+    plan = kda.Plan(problem, kda.Options(target="sm_90a", strategy="recurrent"))
+    del arrays["sequences"]
+    with pytest.raises(kda.InvalidArgument, match="cu_seqlens is null"):
+        plan.run(**arrays, sequences=3)
+    with pytest.raises(ValueError, match="cu_seqlens is i64; the plan's problem says i32"):
+        plan.run(**arrays, cu_seqlens=Array((4,), "<i8"))
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        plan.run(**arrays, cu_seqlens=Array((4,), "<i4"))
+
+
+def test_a_stream_may_be_an_int_or_an_object(small_plan, arrays):
+    class Torch:
+        cuda_stream = 7
+
+    class CuPy:
+        ptr = 7
+
+    class Protocol:
+        def __cuda_stream__(self):
+            return 0, 7
+
+    for stream in (7, Torch(), CuPy(), Protocol()):
+        with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+            small_plan.run(**arrays, stream=stream)
+    with pytest.raises(TypeError, match="stream is a str"):
+        small_plan.run(**arrays, stream="7")
+
+
+def test_threads_share_a_plan(small_plan, arrays):
+    said = []
+
+    def run():
+        for _ in range(50):
+            try:
+                small_plan.run(**arrays)
+            except kda.Unsupported as error:
+                said.append(str(error))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == 200 and len(set(said)) == 1
+
+
+def test_a_plan_goes_with_its_object():
+    plan = kda.Plan(kda.Problem(heads=1, max_tokens=1), kda.Options(target="sm_90a"))
+    assert plan.handle
+    plan.__del__()
+    plan.__del__()  # twice is once
+
+
+def test_a_missing_library_is_named(tmp_path):
+    said = subprocess.run(
+        [sys.executable, "-c", "import kda; kda.library_version()"],
+        env={**os.environ, "KDA_LIBRARY": str(tmp_path / "libkda.so"),
+             "PYTHONPATH": str(ROOT / "tools" / "python")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode != 0
+    assert "ImportError: libkda.so did not open" in said.stderr
+    assert str(tmp_path / "libkda.so") in said.stderr
+
+
+def test_importing_kda_imports_neither_torch_nor_the_library():
+    code = "import sys, kda; assert 'torch' not in sys.modules and kda.Problem(heads=1)"
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "KDA_LIBRARY": "/nonesuch",
+            "PYTHONPATH": str(ROOT / "tools" / "python"),
+        },
+        check=True,
+    )

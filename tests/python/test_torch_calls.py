@@ -1,0 +1,289 @@
+"""The calls of other libraries: their signatures, and everything they refuse.  No GPU."""
+
+import inspect
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kda  # noqa: E402
+from kda.torch import _call, chunk_kda, flash_kda_fwd, fused_recurrent_kda  # noqa: E402
+
+NOTHING = inspect.Parameter.empty
+
+# Of fla-core 0.6.0; 0.5.2's are the same less use_graph and max_num_seqs.
+CHUNK = [
+    *((name, NOTHING) for name in ("q", "k", "v", "g", "beta")),
+    ("scale", None),
+    ("initial_state", None),
+    ("output_final_state", False),
+    ("use_qk_l2norm_in_kernel", False),
+    ("use_gate_in_kernel", False),
+    ("use_beta_sigmoid_in_kernel", False),
+    ("allow_neg_eigval", False),
+    ("safe_gate", False),
+    ("lower_bound", None),
+    ("disable_recompute", False),
+    ("return_intermediate_states", False),
+    ("state_v_first", False),
+    ("cu_seqlens", None),
+    ("cu_seqlens_cpu", None),
+    ("cp_context", None),
+    ("use_graph", False),
+    ("max_num_seqs", None),
+    ("kwargs", NOTHING),
+]
+RECURRENT = [
+    *((name, NOTHING) for name in ("q", "k", "v", "g", "beta")),
+    ("A_log", None),
+    ("dt_bias", None),
+    ("scale", None),
+    ("initial_state", None),
+    ("output_final_state", False),
+    ("use_qk_l2norm_in_kernel", False),
+    ("use_gate_in_kernel", False),
+    ("use_beta_sigmoid_in_kernel", False),
+    ("allow_neg_eigval", False),
+    ("lower_bound", None),
+    ("state_v_first", False),
+    ("cu_seqlens", None),
+    ("kwargs", NOTHING),
+]
+FLASH = [
+    *((name, NOTHING) for name in ("q", "k", "v", "g", "beta", "scale", "out", "A_log", "dt_bias",
+                                   "lower_bound")),
+    ("initial_state", None),
+    ("final_state", None),
+    ("cu_seqlens", None),
+]  # fmt: skip
+
+
+def parameters(function):
+    return [(p.name, p.default) for p in inspect.signature(function).parameters.values()]
+
+
+def test_signatures():
+    assert parameters(chunk_kda) == CHUNK
+    assert parameters(fused_recurrent_kda) == RECURRENT
+    assert parameters(flash_kda_fwd) == FLASH
+
+
+def test_signatures_are_those_of_the_fla_at_hand():
+    fla = pytest.importorskip("fla.ops.kda", reason="fla-core is not installed")
+    for ours, theirs in (
+        (chunk_kda, fla.chunk_kda),
+        (fused_recurrent_kda, fla.fused_recurrent_kda),
+    ):
+        ours, theirs = parameters(ours), parameters(theirs)
+        assert ours == theirs or ours == [*theirs[:-1], *CHUNK[-3:-1], theirs[-1]]
+
+
+def inputs(B=1, T=8, H=2, HV=2, K=16, V=16, dtype=torch.float16, device="cpu"):
+    new = lambda *shape: torch.zeros(shape, dtype=dtype, device=device)  # noqa: E731
+    return {
+        "q": new(B, T, H, K),
+        "k": new(B, T, H, K),
+        "v": new(B, T, HV, V),
+        "g": new(B, T, HV, K),
+        "beta": new(B, T, HV),
+    }
+
+
+def cu(*values):
+    return torch.tensor(values, dtype=torch.int64)
+
+
+both = pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda])
+
+
+@both
+@pytest.mark.parametrize(
+    "kind, words, arguments",
+    [
+        (ValueError, "batch size must be 1, not 2", {**inputs(B=2), "cu_seqlens": cu(0, 8)}),
+        (ValueError, "holds 3 states; cu_seqlens has 2",
+         {"cu_seqlens": cu(0, 3, 8), "initial_state": torch.zeros(3, 2, 16, 16)}),
+        (ValueError, "allow_neg_eigval=True needs", {"allow_neg_eigval": True}),
+        (ValueError, "A_log is missing", {"use_gate_in_kernel": True}),
+        (AssertionError, r"q is \[1, 8, 2, 16\] and k \[1, 8, 1, 16\]", {"k": inputs(H=1)["k"]}),
+        (AssertionError, "HV = 3 value heads", inputs(HV=3)),
+        (AssertionError, r"g is \[1, 8, 2, 8\]", {"g": inputs(K=8)["g"]}),
+        (AssertionError, r"beta is \[1, 8, 1\]", {"beta": inputs(HV=1)["beta"]}),
+        (AssertionError, r"v is \[1, 9, 2, 16\]", {"v": inputs(T=9)["v"]}),
+        (ValueError, "both `|state_v_first and transpose_state_layout",
+         {"state_v_first": True, "transpose_state_layout": True}),
+        (ValueError, "q is on cpu; kda runs on CUDA", {}),
+    ],
+)  # fmt: skip
+def test_refusals_that_both_share(call, kind, words, arguments):
+    with pytest.raises(kind, match=words):
+        call(**{**inputs(), **arguments})
+
+
+@pytest.mark.parametrize(
+    "kind, words, arguments",
+    [
+        (AssertionError, "initial_state is torch.float16",
+         {"initial_state": torch.zeros(1, 2, 16, 16).half()}),
+        (ValueError, "chunk_size = 16", {"chunk_size": 16}),
+        (ValueError, "lower_bound is missing",
+         {"safe_gate": True, "use_gate_in_kernel": True, "A_log": torch.zeros(2)}),
+        (ValueError, r"lower_bound = -6; safe_gate needs it in \[-5, 0\)",
+         {"safe_gate": True, "use_gate_in_kernel": True, "lower_bound": -6}),
+        (ValueError, r"lower_bound = 0; safe_gate",
+         {"safe_gate": True, "use_gate_in_kernel": True, "lower_bound": 0}),
+        (AssertionError, "K = 320", inputs(K=320)),
+        (AssertionError, "max_num_seqs = 3",
+         {"cu_seqlens": cu(0, 8), "use_graph": True, "max_num_seqs": 3}),
+        (NotImplementedError, "context parallelism", {"cp_context": object()}),
+    ],
+)  # fmt: skip
+def test_refusals_of_chunk_kda(kind, words, arguments):
+    with pytest.raises(kind, match=words):
+        chunk_kda(**{**inputs(), **arguments})
+
+
+@pytest.mark.parametrize(
+    "kind, words, arguments",
+    [
+        (NotImplementedError, "K = 320", inputs(K=320)),
+        (NotImplementedError, "a beta for each value channel", {"beta": torch.zeros(1, 8, 2, 16)}),
+    ],
+)  # fmt: skip
+def test_refusals_of_fused_recurrent_kda(kind, words, arguments):
+    with pytest.raises(kind, match=words):
+        fused_recurrent_kda(**{**inputs(), **arguments})
+
+
+@both
+def test_unknown_keywords_are_ignored_as_fla_does(call):
+    with pytest.raises(ValueError, match="q is on cpu"):
+        call(**inputs(), nonesuch=1)
+
+
+@both
+def test_the_old_name_of_state_v_first_warns(call):
+    with pytest.warns(DeprecationWarning, match="old name of state_v_first"):
+        with pytest.raises(ValueError, match=r"are \[1, 2, 12, 16\]|q is on cpu"):
+            call(**inputs(V=12), transpose_state_layout=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="q is on cpu"):
+            call(**inputs(), state_v_first=True)
+
+
+@both
+def test_gradients_are_refused_and_not_dropped(call):
+    arguments = inputs()
+    arguments["v"].requires_grad_()
+    with pytest.raises(NotImplementedError, match="v requires a gradient.*inference_mode"):
+        call(**arguments)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode(), pytest.raises(ValueError, match="q is on cpu"):
+            call(**arguments)
+
+
+def flash(**changed):
+    x = inputs(K=128, V=128, dtype=torch.bfloat16, device="meta")
+    return {
+        **x,
+        "scale": 1.0,
+        "out": torch.empty_like(x["v"]),
+        "A_log": torch.zeros(2, device="meta"),
+        "dt_bias": torch.zeros(2, 128, device="meta"),
+        "lower_bound": -5.0,
+        **changed,
+    }
+
+
+def meta(*shape, dtype=torch.float32):
+    return torch.zeros(shape, dtype=dtype, device="meta")
+
+
+@pytest.mark.parametrize(
+    "words, changed",
+    [
+        ("q must be on a CUDA device", {"q": inputs(K=128)["q"]}),
+        ("q has 3 dimensions", {"q": meta(8, 2, 128)}),
+        ("k is .* must be equal", {"k": meta(1, 8, 1, 128, dtype=torch.bfloat16)}),
+        ("g is torch.int32", {"g": meta(1, 8, 2, 128, dtype=torch.int32)}),
+        ("one type", {"k": meta(1, 8, 2, 128)}),
+        ("out is .* must be equal", {"out": meta(1, 8, 2, 64, dtype=torch.bfloat16)}),
+        ("out must be contiguous",
+         {"out": meta(1, 8, 128, 2, dtype=torch.bfloat16).transpose(2, 3)}),
+        ("beta is", {"beta": meta(1, 8, 3, dtype=torch.bfloat16)}),
+        ("A_log must be float32", {"A_log": meta(2, dtype=torch.bfloat16)}),
+        (r"A_log is \[3\]", {"A_log": meta(3)}),
+        (r"dt_bias is \[256\]", {"dt_bias": meta(256)}),
+        ("initial_state is torch.float16",
+         {"initial_state": meta(1, 2, 128, 128, dtype=torch.float16)}),
+        (r"final_state is \[2, 2", {"final_state": meta(2, 2, 128, 128)}),
+        ("must agree", {"initial_state": meta(1, 2, 128, 128),
+                        "final_state": meta(1, 2, 128, 128, dtype=torch.bfloat16)}),
+        ("cu_seqlens has 2 dim", {"cu_seqlens": meta(1, 2, dtype=torch.int64)}),
+        ("cu_seqlens is torch.float32", {"cu_seqlens": meta(2)}),
+        ("at least 2 elements", {"cu_seqlens": meta(1, dtype=torch.int64)}),
+    ],
+)  # fmt: skip
+def test_refusals_of_flash_kda_fwd(words, changed):
+    with pytest.raises(RuntimeError, match=words):
+        flash_kda_fwd(**flash(**changed))
+
+
+def test_lengths_share_plans():
+    from kda.torch._plans import bucket
+
+    for count in [*range(0, 300), 1000, 8191, 8192, 8193, 8448, 10**6]:
+        assert max(count, 1) <= bucket(count) <= max(count, 1) * 9 / 8 + 1
+        assert bucket(bucket(count)) == bucket(count)
+    assert len({bucket(count) for count in range(1, 8193)}) < 100
+
+
+def test_only_what_the_library_would_refuse_is_copied():
+    x = inputs(T=8, H=4, HV=4)
+    packed = torch.zeros(1, 8, 3 * 4 * 16, dtype=torch.float16)
+    q, k, v = (part.unflatten(-1, (4, 16)) for part in packed.chunk(3, -1))
+    wide = torch.zeros(1, 8, 4, 32, dtype=torch.float16)[..., ::2]  # channels apart
+    one = torch.zeros(1, 1, 4, dtype=torch.float16).expand(1, 8, 4)  # every token the same beta
+    state = torch.zeros(1, 4, 16, 16, dtype=torch.bfloat16)
+    cu16 = torch.tensor([0, 8], dtype=torch.int16)
+    t = _call.Tensors(q, k, v, wide, one, None, torch.zeros(64).half(), state, cu16)
+    r = _call.repaired(t, torch.float32)
+    assert r.q is q and r.k is k and r.v is v
+    assert r.g.is_contiguous() and r.beta.is_contiguous()
+    assert r.dt_bias.dtype == r.initial_state.dtype == torch.float32
+    assert r.cu_seqlens.dtype == torch.int64
+    again = _call.repaired(r, torch.float32)
+    assert all(a is None or a.data_ptr() == b.data_ptr() for a, b in zip(r, again))
+    assert _call.repaired(_call.Tensors(**x, A_log=None, dt_bias=None, initial_state=None,
+                                        cu_seqlens=None), torch.float32).g is x["g"]  # fmt: skip
+
+
+def test_a_signature_tells_calls_apart():
+    def sign(**changed):
+        x = {**inputs(B=2), "A_log": None, "dt_bias": None, "initial_state": None,
+             "cu_seqlens": None}  # fmt: skip
+        return _call.signature(_call.Tensors(**{**x, **changed}))
+
+    packed = torch.zeros(2, 8, 4, 16, dtype=torch.float16)[:, :, :2]
+    seen = [
+        sign(),
+        sign(q=packed),
+        sign(g=inputs(B=2)["g"].float()),
+        sign(A_log=torch.zeros(2)),
+        sign(cu_seqlens=cu(0, 8)),
+        sign(cu_seqlens=cu(0, 4, 8)),
+        sign(cu_seqlens=cu(0, 4, 8).int()),
+    ]
+    assert len(set(seen)) == len(seen)
+    assert sign() == sign() and hash(sign()) == hash(sign())
+
+
+def test_zero_means_zero_and_not_the_default():
+    assert 0 < _call.scale_of(0) < 1e-30 and _call.scale_of(2) == 2
+    assert -1e-30 < _call.lower_bound_of(0) < 0 and _call.lower_bound_of(-4) == -4
+
+
+def test_kda_torch_is_reached_through_kda():
+    assert kda.torch.chunk_kda is chunk_kda

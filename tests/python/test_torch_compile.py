@@ -1,0 +1,117 @@
+"""torch.compile and export see one operator a call, and its fake kernel tells shapes.  No GPU."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from kda.torch import chunk_kda, flash_kda_fwd, fused_recurrent_kda  # noqa: E402
+
+
+def inputs(B, T, H, HV, K, V, dtype=torch.bfloat16):
+    new = lambda *shape: torch.zeros(shape, dtype=dtype, device="meta")  # noqa: E731
+    return new(B, T, H, K), new(B, T, H, K), new(B, T, HV, V), new(B, T, HV, K), new(B, T, HV)
+
+
+class Recorder:
+    """A compiler that runs the graph as it is, and keeps it."""
+
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, graph, example_inputs):
+        self.graphs.append(graph)
+        return graph.forward
+
+    def operators(self):
+        return [
+            str(node.target)
+            for graph in self.graphs
+            for node in graph.graph.nodes
+            if node.op == "call_function" and "kda" in str(node.target)
+        ]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda])
+@pytest.mark.parametrize("v_first", [False, True])
+def test_a_call_is_one_operator(call, v_first):
+    recorder = Recorder()
+
+    @torch.compile(fullgraph=True, backend=recorder)
+    def layer(q, k, v, g, beta, A_log, cu_seqlens):
+        o, state = call(
+            q * 2, k, v, g, beta, A_log=A_log, use_gate_in_kernel=True, output_final_state=True,
+            state_v_first=v_first, cu_seqlens=cu_seqlens,
+        )  # fmt: skip
+        return o + 1, state
+
+    with torch.inference_mode():
+        x = inputs(1, 24, 2, 4, 64, 32)
+        A_log = torch.zeros(4, device="meta")
+        cu_seqlens = torch.zeros(4, dtype=torch.int64, device="meta")
+        o, state = layer(*x, A_log, cu_seqlens)
+    assert o.shape == (1, 24, 4, 32) and o.dtype == torch.bfloat16
+    assert state.shape == ((3, 4, 32, 64) if v_first else (3, 4, 64, 32))
+    assert state.dtype == torch.float32
+    assert recorder.operators() == ["kda.forward"]
+
+
+def test_no_final_state_is_none():
+    @torch.compile(fullgraph=True, backend="eager")
+    def layer(*x):
+        return chunk_kda(*x)
+
+    with torch.no_grad():
+        o, state = layer(*inputs(2, 8, 2, 2, 16, 16))
+    assert o.shape == (2, 8, 2, 16) and state is None
+
+
+def test_lengths_may_be_symbols():
+    recorder = Recorder()
+
+    @torch.compile(fullgraph=True, dynamic=True, backend=recorder)
+    def layer(*x):
+        return chunk_kda(*x, output_final_state=True)
+
+    with torch.no_grad():
+        for T in (17, 33, 65):
+            o, _ = layer(*inputs(1, T, 2, 2, 16, 16))
+            assert o.shape[1] == T
+    assert len(recorder.graphs) == 1
+
+
+def test_through_aot_autograd():
+    """As inductor would have it: functionalised and with decompositions."""
+
+    def layer(q, k, v, g, beta, out):
+        flash_kda_fwd(
+            q, k, v, g, beta, 1.0, out, torch.zeros(2, device="meta"),
+            torch.zeros(2, 16, device="meta"), -5.0,
+        )  # fmt: skip
+        o, _ = chunk_kda(q, k, v, g, beta)
+        return out + o
+
+    with torch.no_grad():
+        x = inputs(1, 8, 2, 2, 16, 16)
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        assert compiled(*x, torch.empty_like(x[2])).shape == (1, 8, 2, 16)
+
+
+def test_refusals_come_through_the_compiler():
+    compiled = torch.compile(chunk_kda, backend="eager")
+    with torch.no_grad(), pytest.raises(ValueError, match="allow_neg_eigval=True needs"):
+        compiled(*inputs(1, 8, 2, 2, 16, 16), allow_neg_eigval=True)
+
+
+def test_export():
+    class Layer(torch.nn.Module):
+        def forward(self, *x):
+            return chunk_kda(*x, output_final_state=True)
+
+    with torch.no_grad():
+        exported = torch.export.export(Layer(), inputs(1, 8, 2, 2, 16, 16))
+    assert "torch.ops.kda.forward.default" in exported.graph_module.code

@@ -1,0 +1,77 @@
+"""kda.torch.patch_fla on a model of modules that look like FLA's, and on FLA itself if it is here."""
+
+import sys
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kda.torch  # noqa: E402
+
+
+@pytest.fixture
+def zoo(monkeypatch):
+    """Modules fla.ops and fla.layers in miniature, and a model of theirs."""
+    ops = types.ModuleType("fla.mini_ops")
+    exec("def chunk_kda(*a, **k): return 'theirs'\ndef fused_recurrent_kda(*a, **k): return 'theirs'",
+         ops.__dict__)  # fmt: skip
+    layers = types.ModuleType("fla.mini_layers")
+    layers.__dict__.update(torch=torch, chunk_kda=ops.chunk_kda, renamed=ops.fused_recurrent_kda)
+    exec(
+        "class Layer(torch.nn.Module):\n"
+        "    def forward(self, *a, **k): return chunk_kda(*a, **k)\n",
+        layers.__dict__,
+    )
+    for module in (ops, layers):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return ops, layers, torch.nn.Sequential(layers.Layer())
+
+
+def test_a_model_is_patched_and_put_back(zoo):
+    ops, layers, model = zoo
+    theirs = layers.chunk_kda
+    with kda.torch.patch_fla(model, fallback=False) as patch:
+        assert patch.replaced == ["fla.mini_layers.chunk_kda", "fla.mini_layers.renamed"]
+        assert str(patch) == "kda replaced " + ", ".join(patch.replaced)
+        assert layers.chunk_kda is kda.torch.chunk_kda
+        assert layers.renamed is kda.torch.fused_recurrent_kda
+        assert ops.chunk_kda is theirs  # not where the model calls it
+        assert not kda.torch.patch_fla(model).replaced  # already
+    assert layers.chunk_kda is theirs
+    assert "nothing" in str(kda.torch.patch_fla(torch.nn.Linear(1, 1)))
+
+
+def test_without_a_model_everything_loaded_is_patched(zoo):
+    ops, layers, _ = zoo
+    with kda.torch.patch_fla() as patch:
+        assert {"fla.mini_ops.chunk_kda", "fla.mini_layers.chunk_kda"} <= set(patch.replaced)
+        assert not any(name.startswith("kda.") for name in patch.replaced)
+
+
+def test_what_is_not_there_yet_falls_back_and_says_so_once(zoo):
+    _, layers, model = zoo
+    x = torch.zeros(1, 4, 1, 8)
+    arguments = (x, x, x, x.requires_grad_(), x[..., 0])
+    with kda.torch.patch_fla(model):
+        with pytest.warns(UserWarning, match="FLA's chunk_kda runs instead of kda's.*gradient"):
+            assert model[0](*arguments) == "theirs"
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert model[0](*arguments) == "theirs"
+        with torch.no_grad(), pytest.raises(ValueError, match="on cpu"):
+            model[0](*arguments)
+    with kda.torch.patch_fla(model, fallback=False), pytest.raises(NotImplementedError):
+        model[0](*arguments)
+
+
+def test_flas_own_layer():
+    pytest.importorskip("fla.layers.kda", reason="flash-linear-attention is not installed")
+    from fla.layers.kda import KimiDeltaAttention
+
+    model = KimiDeltaAttention(hidden_size=64, head_dim=32, num_heads=2)
+    with kda.torch.patch_fla(model) as patch:
+        assert "fla.layers.kda.chunk_kda" in patch.replaced
+        assert "fla.layers.kda.fused_recurrent_kda" in patch.replaced

@@ -1,0 +1,227 @@
+"""include/kda/kda.h for ctypes: its structs and calls, under the same names.
+
+tests/python/test_abi.py holds every offset and size to what the C compiler makes of the header.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t
+from ctypes import c_void_p
+from typing import Any
+
+from kda import errors
+from kda._library import open_library
+
+# kda_code, in order.
+CODES: tuple[type[errors.Error] | None, ...] = (
+    None,
+    errors.InvalidArgument,
+    errors.InvalidProblem,
+    errors.Unsupported,
+    errors.NoWisdom,
+    errors.CompileError,
+    errors.DeviceError,
+)
+
+
+class Problem(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("heads", c_int32),
+        ("value_heads", c_int32),
+        ("key_dim", c_int32),
+        ("value_dim", c_int32),
+        ("max_tokens", c_int64),
+        ("max_sequences", c_int32),
+        ("varlen", c_int32),
+        ("cu_seqlens_type", c_int32),
+        ("qkv_type", c_int32),
+        ("gate_type", c_int32),
+        ("beta_type", c_int32),
+        ("state_type", c_int32),
+        ("gate", c_int32),
+        ("lower_bound", c_float),
+        ("beta_is_logit", c_int32),
+        ("allow_neg_eigval", c_int32),
+        ("l2norm_qk", c_int32),
+        ("scale", c_float),
+        ("state_layout", c_int32),
+        ("initial_state", c_int32),
+        ("final_state", c_int32),
+        ("state_pool", c_int32),
+        ("slot_index_type", c_int32),
+        ("draft_states", c_int32),
+        ("checkpoint_tokens", c_int32),
+        ("zero_padding", c_int32),
+        ("mixed_lengths", c_int32),
+    ]
+
+
+class Options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("device", c_int32),
+        ("effort", c_int32),
+        ("time_limit_seconds", c_double),
+        ("stream", c_void_p),
+        ("target", c_char_p),
+        ("cache_dir", c_char_p),
+        ("wisdom_dir", c_char_p),
+        ("strategy", c_char_p),
+        ("tuning", c_char_p),
+        ("cache_mode", c_int32),
+    ]
+
+
+class Strides(Structure):
+    _fields_ = [("sequence", c_int64), ("token", c_int64), ("head", c_int64)]
+
+
+class IndexTable(Structure):
+    _fields_ = [("data", c_void_p), ("columns", c_int32), ("stride", c_int64)]
+
+
+class StatePool(Structure):
+    _fields_ = [
+        ("slots", c_int64),
+        ("stride", c_int64),
+        ("indices", IndexTable),
+        ("initial_indices", c_void_p),
+        ("num_accepted_tokens", c_void_p),
+        ("checkpoints", IndexTable),
+    ]
+
+
+class Forward(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("tokens", c_int64),
+        ("sequences", c_int32),
+        ("cu_seqlens", c_void_p),
+        ("q", c_void_p),
+        ("k", c_void_p),
+        ("v", c_void_p),
+        ("g", c_void_p),
+        ("beta", c_void_p),
+        ("A_log", c_void_p),
+        ("dt_bias", c_void_p),
+        ("initial_state", c_void_p),
+        ("o", c_void_p),
+        ("final_state", c_void_p),
+        ("q_strides", Strides),
+        ("k_strides", Strides),
+        ("v_strides", Strides),
+        ("g_strides", Strides),
+        ("beta_strides", Strides),
+        ("o_strides", Strides),
+        ("pool", StatePool),
+    ]
+
+
+# The pointers of kda_forward, in order and side by side: all that changes from call to call.
+POINTERS = (
+    "cu_seqlens",
+    "q",
+    "k",
+    "v",
+    "g",
+    "beta",
+    "A_log",
+    "dt_bias",
+    "initial_state",
+    "o",
+    "final_state",
+)
+pack_pointers = struct.Struct(f"={len(POINTERS)}Q").pack
+
+
+def around_pointers(forward: Forward) -> tuple[bytes, bytes]:
+    """The bytes of kda_forward before its pointers and after."""
+    whole = bytes(forward)
+    return whole[: Forward.cu_seqlens.offset], whole[Forward.q_strides.offset :]
+
+
+LogSink = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
+
+_CALLS: dict[str, tuple[Any, list[Any]]] = {
+    "kda_problem_init_sized": (None, [POINTER(Problem), c_size_t]),
+    "kda_options_init_sized": (None, [POINTER(Options), c_size_t]),
+    "kda_forward_init_sized": (None, [POINTER(Forward), c_size_t]),
+    "kda_supports": (c_int32, [POINTER(Problem), POINTER(Options)]),
+    "kda_plan_make": (c_int32, [POINTER(Problem), POINTER(Options), POINTER(c_void_p)]),
+    "kda_plan_make_all": (
+        c_int32,
+        [
+            POINTER(POINTER(Problem)),
+            c_size_t,
+            POINTER(Options),
+            POINTER(c_void_p),
+            POINTER(c_int32),
+        ],
+    ),
+    "kda_plan_problem": (c_int32, [c_void_p, POINTER(Problem)]),
+    "kda_plan_workspace_bytes": (c_size_t, [c_void_p]),
+    # The struct as bytes: immutable, so that threads may share what they are made of.
+    "kda_plan_run": (c_int32, [c_void_p, c_char_p, c_void_p, c_size_t, c_void_p]),
+    "kda_plan_describe": (c_char_p, [c_void_p]),
+    "kda_plan_destroy": (None, [c_void_p]),
+    "kda_set_log": (c_int32, [c_int32, LogSink, c_void_p]),
+    "kda_last_message": (c_char_p, []),
+    "kda_version": (c_int32, []),
+}
+
+
+@functools.cache
+def library() -> Any:
+    """libkda with its calls typed; opened at the first use."""
+    lib = open_library()
+    for name, (result, arguments) in _CALLS.items():
+        call = getattr(lib, name)
+        call.restype, call.argtypes = result, arguments
+    return lib
+
+
+def problem() -> Problem:
+    """One with the library's defaults."""
+    raw = Problem()
+    library().kda_problem_init_sized(raw, ctypes.sizeof(raw))
+    return raw
+
+
+def options() -> Options:
+    """One with the library's defaults."""
+    raw = Options()
+    library().kda_options_init_sized(raw, ctypes.sizeof(raw))
+    return raw
+
+
+def forward() -> Forward:
+    """One with the library's defaults."""
+    raw = Forward()
+    library().kda_forward_init_sized(raw, ctypes.sizeof(raw))
+    return raw
+
+
+def last_message() -> str:
+    """Why the last call on this thread failed."""
+    return (library().kda_last_message() or b"").decode("utf-8", "replace")
+
+
+def error_of(code: int) -> errors.Error:
+    """The exception for a failed call; to be made on its thread, before the next call."""
+    kind = CODES[code] if 0 < code < len(CODES) else None
+    return (kind or errors.Error)(last_message() or f"kda_code {code}")
+
+
+def check(code: int) -> None:
+    if code:
+        raise error_of(code)
+
+
+def version() -> tuple[int, int, int]:
+    """Of the library: major, minor, patch."""
+    number = library().kda_version()
+    return number // 10000, number // 100 % 100, number % 100

@@ -1,0 +1,252 @@
+"""A run's arguments as kda_forward: which tensor has which shape, type and strides."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any, Optional, Sequence
+
+from kda import _abi
+from kda.problem import Problem, StateLayout
+from kda.tensors import View, view
+
+__all__ = ["StatePool", "forward_of", "stream_of", "workspace_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class StatePool:
+    """Which slots of a pool a run reads and writes; see include/kda/state_pool.hpp.
+
+    The pool itself is ``initial_state`` and ``final_state``, [slots, HV, V, K] or [slots, HV, K, V].
+    """
+
+    indices: Any
+    """[N] or [N, columns], the sequences' own slots; of Problem.slot_index_type, as all below."""
+    initial_indices: Any = None
+    """[N]: where a sequence starts instead; negative: from zero."""
+    num_accepted_tokens: Any = None
+    """[N]; Problem.draft_states only: start after so many tokens of the run before."""
+    checkpoints: Any = None
+    """[N, columns]: where the state after each multiple of Problem.checkpoint_tokens goes."""
+
+
+def _want(name: str, seen: View, shape: tuple[int, ...]) -> None:
+    if seen.shape is not None and seen.shape != shape:
+        raise ValueError(f"{name} has the shape {list(seen.shape)}; this run wants {list(shape)}")
+
+
+def _want_type(name: str, seen: View, wanted: Any) -> None:
+    if not seen.is_a(wanted):
+        raise ValueError(f"{name} is {seen.type}; the plan's problem says {wanted.name}")
+
+
+def _strides(name: str, seen: View, channels: bool) -> _abi.Strides:
+    """Of a [T, heads(, channels)] or [N, T / N, heads(, channels)] tensor; 0s: contiguous."""
+    if seen.strides is None or seen.shape is None:
+        return _abi.Strides()
+    shape, strides = seen.shape, seen.strides
+    if channels:
+        if shape[-1] > 1 and strides[-1] != 1:
+            raise ValueError(
+                f"{name} has strides {list(strides)}; its last dimension must be contiguous"
+            )
+        shape, strides = shape[:-1], strides[:-1]
+    if len(shape) == 2:
+        return _abi.Strides(0, *strides)
+    return _abi.Strides(*strides)
+
+
+def _contiguous(name: str, seen: View) -> None:
+    if seen.strides is None or seen.shape is None:
+        return
+    expected = 1
+    for size, stride in zip(reversed(seen.shape), reversed(seen.strides)):
+        if size > 1 and stride != expected:
+            raise ValueError(f"{name} has strides {list(seen.strides)}; it must be contiguous")
+        expected *= size
+
+
+def _table(name: str, seen: View) -> _abi.IndexTable:
+    shape, strides = seen.shape, seen.strides
+    if shape is None or len(shape) == 1:
+        stride = strides[0] if strides else 0
+        return _abi.IndexTable(seen.pointer, 1, stride)
+    if strides and shape[1] > 1 and strides[1] != 1:
+        raise ValueError(f"{name} has strides {list(strides)}; its rows must be contiguous")
+    return _abi.IndexTable(seen.pointer, shape[1], strides[0] if strides else 0)
+
+
+def forward_of(
+    problem: Problem,
+    given: Sequence[Any],
+    pool: Optional[StatePool],
+    sequences: Optional[int],
+    stream: int,
+) -> tuple[_abi.Forward, list[View]]:
+    """The struct, and what must outlive the call.  Raises ValueError where a tensor does not fit.
+
+    `given` are the tensors in the order of _abi.POINTERS.
+    """
+    p = problem
+    tensors = dict(zip(_abi.POINTERS, given))
+    cu_seqlens = tensors["cu_seqlens"]
+    raw = _abi.forward()
+    keep: list[View] = []
+
+    def seen(name: str, tensor: Any) -> View:
+        found = view(name, tensor, stream)
+        keep.append(found)
+        return found
+
+    inner = {
+        "q": (p.heads, p.key_dim),
+        "k": (p.heads, p.key_dim),
+        "v": (p.value_heads, p.value_dim),
+        "g": (p.value_heads, p.key_dim),
+        "beta": (p.value_heads,),
+        "o": (p.value_heads, p.value_dim),
+    }
+    types = {"g": p.gate_type, "beta": p.beta_type}
+
+    q = seen("q", tensors["q"])
+    if q.shape is None:
+        raise TypeError("q is an address; a run takes its size from q, so q must be a tensor")
+    if len(q.shape) not in (3, 4):
+        raise ValueError(f"q has the shape {list(q.shape)}; it is [T, H, K] or [N, T / N, H, K]")
+    outer = q.shape[:-2]
+    raw.tokens = outer[0] if len(outer) == 1 else outer[0] * outer[1]
+    if cu_seqlens is not None:
+        cu = seen("cu_seqlens", cu_seqlens)
+        _want_type("cu_seqlens", cu, p.cu_seqlens_type)
+        _contiguous("cu_seqlens", cu)
+        raw.cu_seqlens = cu.pointer
+        if len(outer) == 2 and outer[0] != 1:
+            raise ValueError(
+                f"q has the shape {list(q.shape)}; with cu_seqlens it is packed, N = 1"
+            )
+        raw.sequences = cu.shape[0] - 1 if cu.shape is not None else sequences or 1
+    else:
+        raw.sequences = sequences or (outer[0] if len(outer) == 2 else 1)
+
+    for name, dims in inner.items():
+        found = q if name == "q" else seen(name, tensors[name])
+        _want(name, found, outer + dims)
+        _want_type(name, found, types.get(name, p.qkv_type))
+        strides = _strides(name, found, channels=len(dims) == 2)
+        if len(outer) == 1 and raw.sequences and cu_seqlens is None:
+            strides.sequence = raw.tokens // raw.sequences * strides.token
+        setattr(raw, name, found.pointer)
+        setattr(raw, f"{name}_strides", strides)
+
+    for name in ("A_log", "dt_bias"):
+        tensor = tensors[name]
+        if tensor is None:
+            continue
+        found = seen(name, tensor)
+        if found.type not in ("", "f32"):
+            raise ValueError(f"{name} is {found.type}; it is always f32")
+        _contiguous(name, found)
+        setattr(raw, name, found.pointer)
+
+    dims = (p.key_dim, p.value_dim)
+    if p.state_layout is StateLayout.value_first:
+        dims = dims[::-1]
+    for name in ("initial_state", "final_state"):
+        tensor = tensors[name]
+        if tensor is None:
+            continue
+        found = seen(name, tensor)
+        _want_type(name, found, p.state_type)
+        setattr(raw, name, found.pointer)
+        if pool is None:
+            _want(name, found, (raw.sequences, p.value_heads, *dims))
+            _contiguous(name, found)
+        elif found.shape is not None:
+            _want(name, found, (found.shape[0], p.value_heads, *dims))
+            inside = found.strides[1:] if found.strides else None
+            _contiguous(name, found._replace(shape=found.shape[1:], strides=inside))
+            raw.pool.slots = found.shape[0]
+            raw.pool.stride = found.strides[0] if found.strides else 0
+
+    if pool is not None:
+        for field in ("indices", "initial_indices", "num_accepted_tokens", "checkpoints"):
+            tensor = getattr(pool, field)
+            if tensor is None:
+                continue
+            found = seen(field, tensor)
+            _want_type(field, found, p.slot_index_type)
+            if field in ("indices", "checkpoints"):
+                setattr(raw.pool, field, _table(field, found))
+            else:
+                _contiguous(field, found)
+                setattr(raw.pool, field, found.pointer)
+    return raw, keep
+
+
+def _is_torch(tensor: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def torch_signature(tensors: Sequence[Any]) -> Any:
+    """What torch tensors are but for their contents; None where one is not torch's."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    plain = (torch.Tensor, torch.nn.Parameter)
+    if any(x is not None and type(x) not in plain for x in tensors):
+        return None
+    return tuple(
+        [None if x is None else (x.dtype, x.shape, x.stride(), x.get_device()) for x in tensors]
+    )
+
+
+def stream_of(stream: Any, tensor: Any) -> int:
+    """A CUstream as an int, from an int, torch's, CuPy's or anything with ``__cuda_stream__``."""
+    if stream is None:
+        if not _is_torch(tensor):
+            return 0
+        # What torch's own compiled code calls; the public form costs microseconds.
+        current: int = sys.modules["torch"]._C._cuda_getCurrentRawStream(tensor.get_device())
+        return current
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for attribute in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, attribute):
+            return int(getattr(stream, attribute))
+    raise TypeError(
+        f"stream is a {type(stream).__name__}; it may be an int, a torch or CuPy stream, or an "
+        "object with __cuda_stream__"
+    )
+
+
+def workspace_of(workspace: Any, needed: int, tensor: Any) -> tuple[int, int, Any]:
+    """Address, bytes and what holds them."""
+    if workspace is None:
+        if not needed:
+            return 0, 0, None
+        if not _is_torch(tensor):
+            raise ValueError(
+                f"workspace is missing; this plan needs {needed} bytes of device memory (only for "
+                "torch tensors is it allocated here)"
+            )
+        torch = sys.modules["torch"]
+        workspace = torch.empty(needed, dtype=torch.uint8, device=tensor.device)
+        return workspace.data_ptr(), needed, workspace
+    if isinstance(workspace, int):
+        return workspace, needed, None  # the caller's word
+    if _is_torch(workspace):
+        return workspace.data_ptr(), workspace.numel() * workspace.element_size(), workspace
+    if hasattr(workspace, "__cuda_array_interface__"):
+        interface = workspace.__cuda_array_interface__
+        size = int(interface["typestr"][2:])
+        for extent in interface["shape"]:
+            size *= extent
+        return interface["data"][0], size, workspace
+    raise TypeError(
+        f"workspace is a {type(workspace).__name__}; it may be a torch tensor, an object with "
+        "__cuda_array_interface__, or an address"
+    )

@@ -1,0 +1,211 @@
+"""Plan: made once for a Problem, run many times."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Iterable, Optional
+
+from kda import _abi, errors
+from kda._library import load_packaged_nvrtc
+from kda._run import StatePool, forward_of, stream_of, torch_signature, workspace_of
+from kda.problem import Options, Problem
+
+__all__ = ["Plan", "supports"]
+
+
+_ROOM = 1024  # signatures that a plan remembers
+
+
+def _names_of(raw: ctypes.Structure) -> list[str]:
+    """Its fields but for struct_size, which the library fills in."""
+    return [field[0] for field in raw._fields_[1:]]
+
+
+def _problem_of(problem: Problem) -> _abi.Problem:
+    raw = _abi.problem()
+    for field in _names_of(raw):
+        setattr(raw, field, getattr(problem, field))
+    return raw
+
+
+def _options_of(options: Options) -> _abi.Options:
+    raw = _abi.options()
+    for field in _names_of(raw):
+        value = getattr(options, field)
+        setattr(raw, field, value.encode() or None if isinstance(value, str) else value)
+    return raw
+
+
+def _plain(raw: _abi.Problem) -> Problem:
+    return Problem(**{field: getattr(raw, field) for field in _names_of(raw)})
+
+
+def supports(problem: Problem, options: Options = Options()) -> bool:
+    """Whether some strategy covers the problem on the device.  Compiles nothing.
+
+    Raises InvalidProblem where the problem contradicts itself.
+    """
+    code = _abi.library().kda_supports(_problem_of(problem), _options_of(options))
+    if code and _abi.CODES[code] is errors.Unsupported:
+        return False
+    _abi.check(code)
+    return True
+
+
+def _made_once(problems: list[Problem], options: Options) -> list[int | errors.Error]:
+    lib, count = _abi.library(), len(problems)
+    plans = (ctypes.c_void_p * count)()
+    codes = (ctypes.c_int32 * count)()
+    raws = [_problem_of(problem) for problem in problems]
+    pointers = (ctypes.POINTER(_abi.Problem) * count)(*(ctypes.pointer(raw) for raw in raws))
+    lib.kda_plan_make_all(pointers, count, _options_of(options), plans, codes)
+    made: list[int | errors.Error] = []
+    for raw, handle, code in zip(raws, plans, codes):
+        if handle:
+            made.append(handle)
+            continue
+        if count > 1:  # the message at hand is that of the first failure alone
+            again = ctypes.c_void_p()
+            code = lib.kda_plan_make(raw, _options_of(options), again)
+            if again.value:
+                made.append(again.value)
+                continue
+        made.append(_abi.error_of(code))
+    return made
+
+
+def _made(problems: list[Problem], options: Options) -> list[int | errors.Error]:
+    """Handles or reasons; where libkda finds no NVRTC, again with one of Python's packages."""
+    made = _made_once(problems, options)
+    lacking = [isinstance(x, errors.CompileError) and "no usable NVRTC" in str(x) for x in made]
+    if any(lacking) and load_packaged_nvrtc():
+        for i, lacks in enumerate(lacking):
+            if lacks:
+                (made[i],) = _made_once([problems[i]], options)
+    return made
+
+
+class Plan:
+    """Immutable; any number of threads may run one at once, each with its own workspace.
+
+    >>> plan = kda.Plan(kda.Problem(heads=16, max_tokens=8192), kda.Options(target="h200"))
+    >>> print(plan.describe())
+    """
+
+    def __init__(self, problem: Problem, options: Options = Options()) -> None:
+        """Chooses, composes, compiles (or finds in the cache) and loads the kernels.  Blocks."""
+        (made,) = _made([problem], options)
+        if isinstance(made, errors.Error):
+            raise made
+        self._own(made)
+
+    @classmethod
+    def make_all(
+        cls, problems: Iterable[Problem], options: Options = Options()
+    ) -> list[Plan | errors.Error]:
+        """The same for several problems; their kernels compile in parallel and equal ones once.
+
+        In the place of a plan that could not be made stands the reason.
+        """
+        plans: list[Plan | errors.Error] = []
+        for made in _made(list(problems), options):
+            if isinstance(made, errors.Error):
+                plans.append(made)
+                continue
+            plan = cls.__new__(cls)
+            plan._own(made)
+            plans.append(plan)
+        return plans
+
+    def _own(self, handle: int) -> None:
+        self._handle: Optional[int] = handle
+        self._lib = _abi.library()
+        raw = _abi.problem()
+        _abi.check(self._lib.kda_plan_problem(handle, raw))
+        self._problem = _plain(raw)
+        self._checked: dict[Any, tuple[bytes, bytes]] = {}
+        self._workspace_bytes: int = self._lib.kda_plan_workspace_bytes(handle)
+
+    def __del__(self) -> None:
+        # At exit the driver may be gone before us, and takes its memory along.
+        if getattr(self, "_handle", None) and not sys.is_finalizing():
+            self._lib.kda_plan_destroy(self._handle)
+            self._handle = None
+
+    @property
+    def problem(self) -> Problem:
+        """As given, with the defaults filled in."""
+        return self._problem
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of device memory a run needs, 256-byte aligned.
+
+        Contents need no initialising and mean nothing between runs.
+        """
+        return self._workspace_bytes
+
+    @property
+    def handle(self) -> int:
+        """The kda_plan*, for C; it lives as long as this object."""
+        assert self._handle is not None
+        return self._handle
+
+    def describe(self) -> str:
+        """For people: strategy, tuning, where the choice came from, what each kernel needs."""
+        text: bytes = self._lib.kda_plan_describe(self._handle)
+        return text.decode()
+
+    def __repr__(self) -> str:
+        return f"<kda.Plan of {self._problem}>"
+
+    def run(
+        self,
+        *,
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        o: Any,
+        A_log: Any = None,
+        dt_bias: Any = None,
+        initial_state: Any = None,
+        final_state: Any = None,
+        cu_seqlens: Any = None,
+        pool: Optional[StatePool] = None,
+        sequences: Optional[int] = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None:
+        """Enqueues the kernels on the stream and returns; `o` and `final_state` are written.
+
+        Every tensor may be of torch or of any framework that speaks ``__cuda_array_interface__`` or
+        DLPack; none is copied, so the last dimension must be contiguous.  ``q``, ``k`` are
+        [T, H, K], ``v``, ``o`` [T, HV, V], ``g`` [T, HV, K], ``beta`` [T, HV], or the same with the
+        sequences apart, [N, T / N, ...].  Of [T, ...] without cu_seqlens, `sequences` says how many
+        there are.
+
+        Without a `workspace` torch's allocator gives one, if q is a torch tensor; without a
+        `stream` it is torch's current one, otherwise the default stream.
+        """
+        queue = stream_of(stream, q)
+        tensors = (cu_seqlens, q, k, v, g, beta, A_log, dt_bias, initial_state, o, final_state)
+        # Torch's tensors are checked once for their shapes, strides and types.
+        signature = torch_signature(tensors) if pool is None else None
+        around = self._checked.get((signature, sequences)) if signature else None
+        keep: Any = tensors
+        if around is not None:
+            pointers = (0 if x is None else x.data_ptr() for x in tensors)
+            forward = around[0] + _abi.pack_pointers(*pointers) + around[1]
+        else:
+            raw, keep = forward_of(self._problem, tensors, pool, sequences, queue)
+            forward = bytes(raw)
+            if signature is not None:
+                if len(self._checked) >= _ROOM:
+                    self._checked.clear()
+                self._checked[signature, sequences] = _abi.around_pointers(raw)
+        memory, size, owner = workspace_of(workspace, self._workspace_bytes, q)
+        _abi.check(self._lib.kda_plan_run(self._handle, forward, memory, size, queue))
+        del keep, owner  # lived until the kernels were enqueued

@@ -1,0 +1,196 @@
+"""What to compute: Problem, with the fields and defaults of kda::Problem in kda.hpp."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, TypeVar, Union
+
+__all__ = ["CacheMode", "DType", "Effort", "Gate", "Index", "Options", "Problem", "StateLayout"]
+
+
+class DType(enum.IntEnum):
+    """Element type of a tensor."""
+
+    f32 = 0
+    bf16 = 1
+    f16 = 2
+
+
+class Index(enum.IntEnum):
+    """Element type of cu_seqlens and of slot indices."""
+
+    i32 = 0
+    i64 = 1
+
+
+class Gate(enum.IntEnum):
+    """How g becomes the log decay of each key channel (always <= 0)."""
+
+    log_decay = 0
+    """g is the log decay, natural log, <= 0; -inf forgets everything."""
+    softplus = 1
+    """-exp(A_log) * softplus(g + dt_bias)."""
+    bounded = 2
+    """lower_bound * sigmoid(exp(A_log) * (g + dt_bias)), the field's "safe gate"."""
+
+
+class StateLayout(enum.IntEnum):
+    """The last two dimensions of a state."""
+
+    key_first = 0
+    """[K, V]."""
+    value_first = 1
+    """[V, K]."""
+
+
+class Effort(enum.IntEnum):
+    """Where a plan's choices may come from."""
+
+    wisdom_only = 0
+    """Use recorded measurements or raise NoWisdom; never guess."""
+    estimate = 1
+    """Recorded measurements, else the cost model; never times anything."""
+    measure = 2
+    """What is recorded for just this problem and device, else time the candidates on the device and
+    record the winner: seconds, and device memory for the inputs."""
+
+
+class CacheMode(enum.IntEnum):
+    """What a plan does with the directory of compiled kernels."""
+
+    by_environment = 0
+    """What $KDA_CACHE says."""
+    off = 1
+    """Memory only."""
+    read_only = 2
+    read_write = 3
+
+
+Word = TypeVar("Word", bound=enum.IntEnum)
+
+
+def _member(kind: type[Word], field: str, value: Union[Word, str, int]) -> Word:
+    """The enumerator that `value` is or names."""
+    try:
+        return kind[value] if isinstance(value, str) else kind(value)
+    except (KeyError, ValueError):
+        known = ", ".join(kind.__members__)
+        raise ValueError(f"{field} = {value!r}; known: {known}") from None
+
+
+_ENUMS: dict[str, type[enum.IntEnum]] = {
+    "cu_seqlens_type": Index,
+    "qkv_type": DType,
+    "gate_type": DType,
+    "beta_type": DType,
+    "state_type": DType,
+    "gate": Gate,
+    "state_layout": StateLayout,
+    "slot_index_type": Index,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A model fixes every field but the two max_ fields.
+
+    Kernels are specialised on the former and never on T, N or cu_seqlens, so a changing batch does
+    not recompile.  Enumerated fields also take their names: ``Problem(heads=16, qkv_type="f16")``.
+    """
+
+    heads: int = 0
+    """H, query/key heads."""
+    value_heads: int = 0
+    """HV, a multiple of H; 0 means H."""
+    key_dim: int = 128
+    """K, 1..256."""
+    value_dim: int = 128
+    """V, >= 1."""
+    max_tokens: int = 0
+    """Largest T of any run, over all its sequences; sizes the workspace and guides the tuning."""
+    max_sequences: int = 1
+    """Largest N of any run."""
+    varlen: bool = False
+    """Runs bring cu_seqlens; otherwise every sequence has T / N tokens."""
+    cu_seqlens_type: Index = Index.i64
+
+    qkv_type: DType = DType.bf16
+    """q, k, v and o."""
+    gate_type: DType = DType.bf16
+    """g."""
+    beta_type: DType = DType.bf16
+    state_type: DType = DType.f32
+    """initial_state and final_state, f32 or bf16; arithmetic is f32 either way."""
+
+    gate: Gate = Gate.bounded
+    lower_bound: float = -5.0
+    """Gate.bounded only; log units per token, finite and < 0."""
+    beta_is_logit: bool = True
+    """Apply sigmoid to beta."""
+    allow_neg_eigval: bool = False
+    """Then beta is doubled, reaching (0, 2)."""
+    l2norm_qk: bool = True
+    """Divide each row of q and k by sqrt(sum of squares + 1e-6)."""
+    scale: float = 0.0
+    """Multiplies q; 0 means 1 / sqrt(K)."""
+
+    state_layout: StateLayout = StateLayout.value_first
+    initial_state: bool = False
+    """Runs bring one; otherwise the state starts at zero."""
+    final_state: bool = False
+    """Runs want it written."""
+
+    state_pool: bool = False
+    """initial_state and final_state are pools, their slots named by index (see StatePool)."""
+    slot_index_type: Index = Index.i32
+    """Of the indices and of num_accepted_tokens."""
+    draft_states: bool = False
+    """Speculative decoding: keep the state after every token, not the last."""
+    checkpoint_tokens: int = 0
+    """Keep it after each multiple of so many tokens, >= 64, too; 0: no."""
+    zero_padding: bool = False
+    """Outputs of padding become zero; otherwise they stay as they are."""
+    mixed_lengths: bool = False
+    """varlen: runs pack sequences of a few tokens beside long ones."""
+
+    def __post_init__(self) -> None:
+        for field, kind in _ENUMS.items():
+            value: Any = getattr(self, field)
+            if type(value) is not kind:
+                object.__setattr__(self, field, _member(kind, field, value))
+        for field in _FLAGS:
+            object.__setattr__(self, field, bool(getattr(self, field)))
+
+
+_FLAGS = [f.name for f in dataclasses.fields(Problem) if isinstance(f.default, bool)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a plan is made."""
+
+    device: int = -1
+    """CUDA ordinal; -1 is the current context's device, else 0."""
+    target: str = ""
+    """Compile for this device instead, present or not: "sm_89", "sm_90a", "h200", ...; such a plan
+    describes itself and refuses to run."""
+    effort: Effort = Effort.estimate
+    time_limit_seconds: float = 0.0
+    """Of Effort.measure, per problem; 0 is no limit."""
+    stream: int = 0
+    """A CUstream; Effort.measure refuses while this one is being captured."""
+    cache_dir: str = ""
+    """Compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache."""
+    wisdom_dir: str = ""
+    """Measurements; empty: $KDA_WISDOM_DIR, else beside the cache."""
+    strategy: str = ""
+    """Force the choice: "chunk", "recurrent", ...; `kda-tune list` names them."""
+    tuning: str = ""
+    """"chunk=32 shards=2": the named tunables are fixed, the rest chosen."""
+    cache_mode: CacheMode = CacheMode.by_environment
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "effort", _member(Effort, "effort", self.effort))
+        mode = _member(CacheMode, "cache_mode", self.cache_mode)
+        object.__setattr__(self, "cache_mode", mode)

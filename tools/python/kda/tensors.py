@@ -1,0 +1,122 @@
+"""Tensors of any framework as pointer, shape, strides and type; nothing is copied.
+
+Taken, in this order: torch tensors, ``__cuda_array_interface__`` (CuPy, Numba, Warp, ...),
+``__dlpack__`` (JAX, TensorFlow, ...), and a plain int, an address that says nothing of its shape.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple, Optional
+
+from kda.problem import DType, Index
+
+__all__ = ["View", "view"]
+
+_TYPESTRS = {"<f4": "f32", "<f2": "f16", "<i4": "i32", "<i8": "i64"}
+_TORCH_TYPES = {
+    "torch.float32": "f32",
+    "torch.bfloat16": "bf16",
+    "torch.float16": "f16",
+    "torch.int32": "i32",
+    "torch.int64": "i64",
+}
+# DLDataType: (code, bits).
+_DLPACK_TYPES = {(2, 32): "f32", (4, 16): "bf16", (2, 16): "f16", (0, 32): "i32", (0, 64): "i64"}
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+class View(NamedTuple):
+    """What kda needs of a tensor.  `keep` holds what the pointer lives in."""
+
+    pointer: int
+    shape: Optional[tuple[int, ...]]  # None: a bare address
+    strides: Optional[tuple[int, ...]]  # in elements; None: contiguous
+    type: str  # a name of DType or Index; "": not said
+    keep: Any
+
+    def is_a(self, wanted: DType | Index) -> bool:
+        return self.type in ("", wanted.name)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _of_torch(name: str, tensor: Any) -> View:
+    if not tensor.is_cuda:
+        raise ValueError(f"{name} is on {tensor.device}; kda reads CUDA memory")
+    kind = _TORCH_TYPES.get(str(tensor.dtype))
+    if kind is None:
+        raise ValueError(f"{name} is {tensor.dtype}; known: {', '.join(_TORCH_TYPES)}")
+    return View(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), kind, tensor)
+
+
+def _of_interface(name: str, tensor: Any) -> View:
+    interface = tensor.__cuda_array_interface__
+    typestr = interface["typestr"]
+    kind = _TYPESTRS.get(typestr)
+    size = int(typestr[2:])
+    if kind is None and size == 2:
+        kind = "bf16"  # the interface has no name for it; frameworks say '<V2' or '<u2'
+    if kind is None:
+        raise ValueError(f"{name} has the type {typestr}; known: {', '.join(_TYPESTRS)}")
+    strides = interface.get("strides")
+    if strides is not None:
+        if any(stride % size for stride in strides):
+            raise ValueError(f"{name} has strides of {strides} bytes, not whole elements of {size}")
+        strides = tuple(stride // size for stride in strides)
+    return View(interface["data"][0] or 0, tuple(interface["shape"]), strides, kind, tensor)
+
+
+def _of_dlpack(name: str, tensor: Any, stream: int) -> View:
+    device_type = tensor.__dlpack_device__()[0]
+    if device_type not in _DLPACK_CUDA:
+        raise ValueError(
+            f"{name} is on the DLPack device type {device_type}; kda reads CUDA memory"
+        )
+    # 1 is the protocol's word for the legacy default stream, which 0 may not name.
+    capsule = tensor.__dlpack__(stream=stream or 1)
+    # The capsule is not consumed: dropping it gives the memory back.
+    dl = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    kind = _DLPACK_TYPES.get((dl.code, dl.bits)) if dl.lanes == 1 else None
+    if kind is None:
+        raise ValueError(
+            f"{name} has the DLPack type (code {dl.code}, {dl.bits} bits, {dl.lanes} lanes); "
+            f"known: {', '.join(_DLPACK_TYPES.values())}"
+        )
+    shape = tuple(dl.shape[i] for i in range(dl.ndim))
+    strides = tuple(dl.strides[i] for i in range(dl.ndim)) if dl.strides else None
+    return View((dl.data or 0) + dl.byte_offset, shape, strides, kind, (tensor, capsule))
+
+
+def view(name: str, tensor: Any, stream: int = 0) -> View:
+    """`tensor` as kda sees it; work of its framework is ordered before `stream` where that asks."""
+    if type(tensor) is int:
+        return View(tensor, None, None, "", None)
+    if hasattr(tensor, "data_ptr") and hasattr(tensor, "is_cuda"):
+        return _of_torch(name, tensor)
+    if hasattr(tensor, "__cuda_array_interface__"):
+        return _of_interface(name, tensor)
+    if hasattr(tensor, "__dlpack__"):
+        return _of_dlpack(name, tensor, stream)
+    raise TypeError(
+        f"{name} is a {type(tensor).__name__}; it may be a torch tensor, an object with "
+        "__cuda_array_interface__ or __dlpack__, or the address of device memory as an int"
+    )

@@ -1,0 +1,17 @@
+"""KDA for PyTorch under the names that programs call today.
+
+* :func:`chunk_kda` and :func:`fused_recurrent_kda`: flash-linear-attention's, forward only.
+* :func:`flash_kda_fwd`: FlashKDA's ``fwd``.
+* :func:`patch_fla`: swaps the first two inside a loaded model.
+
+All run on torch's current stream, take memory from torch's allocator, and may be captured in a CUDA
+graph (after one run outside it) or compiled with ``torch.compile(fullgraph=True)``.
+"""
+
+from __future__ import annotations
+
+from kda.torch.fla import chunk_kda, fused_recurrent_kda
+from kda.torch.flash import flash_kda_fwd
+from kda.torch.patch import Patch, patch_fla
+
+__all__ = ["Patch", "chunk_kda", "flash_kda_fwd", "fused_recurrent_kda", "patch_fla"]

@@ -1,0 +1,141 @@
+"""The calls as torch custom operators, each with a fake kernel: what torch.compile traces.
+
+Eager calls go straight to `_call`, as the dispatcher costs more than the rest of the call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from kda.problem import Gate
+from kda.torch import _call
+from kda.torch._call import Ready, Rule, Tensors
+
+_READS = (
+    "Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, "
+    "Tensor? initial_state, Tensor? cu_seqlens"
+)
+_RULE = (
+    "float scale, int gate, float lower_bound, bool beta_is_logit, bool allow_neg_eigval, "
+    "bool l2norm_qk, bool value_first"
+)
+
+_library = torch.library.Library("kda", "FRAGMENT")
+_library.define(
+    f"forward({_READS}, {_RULE}, bool final_state, bool zeroed) -> (Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_library.define(
+    f"forward_out({_READS}, {_RULE}, Tensor(a!) o, Tensor(b!)? final_state) -> ()",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+_ready: dict[Any, Ready] = {}
+ROOM = 4096
+
+
+def ready_for(rule: Rule, t: Tensors, final_state: bool) -> Ready:
+    """The Ready of these tensors, made at the first call of their signature."""
+    key = (rule, final_state, _call.signature(t))
+    found = _ready.get(key)
+    if found is None:
+        if len(_ready) >= ROOM:
+            _ready.clear()
+        found = _ready[key] = _call.prepare(rule, t, final_state)
+    return found
+
+
+def is_traced(q: Tensor) -> bool:
+    """Whether q may be no memory at all: then the call must go through its operator."""
+    return (
+        torch.compiler.is_compiling()
+        or type(q) not in (Tensor, torch.nn.Parameter)
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
+
+
+def refuse_gradients(name: str, t: Tensors) -> None:
+    """No silently detached result: there is no backward pass to record."""
+    if not torch.is_grad_enabled():
+        return
+    for field, x in zip(t._fields, t):
+        if x is not None and x.requires_grad:
+            raise NotImplementedError(
+                f"{name}: {field} requires a gradient, and kda has no backward pass yet; call it "
+                "under torch.inference_mode() or torch.no_grad(), or train with "
+                "fla.ops.kda.chunk_kda"
+            )
+
+
+def forward(
+    rule: Rule, t: Tensors, final_state: bool, zeroed: bool
+) -> tuple[Tensor, Optional[Tensor]]:
+    """Through the operator."""
+    o, state = torch.ops.kda.forward(
+        *t,
+        rule.scale,
+        int(rule.gate),
+        rule.lower_bound,
+        rule.beta_is_logit,
+        rule.allow_neg_eigval,
+        rule.l2norm_qk,
+        rule.value_first,
+        final_state,
+        zeroed,
+    )
+    return o, state if final_state else None
+
+
+def _forward_cuda(*arguments: Any) -> tuple[Tensor, Tensor]:
+    *most, final_state, zeroed = arguments
+    t = Tensors(*most[:9])
+    rule = _rule_of(most[9:], torch.float32)
+    o, state = _call.run(ready_for(rule, t, final_state), t, zeroed)
+    return o, t.q.new_empty(0, dtype=torch.float32) if state is None else state
+
+
+def _forward_fake(*arguments: Any) -> tuple[Tensor, Tensor]:
+    q, _, v, *_, value_first, final_state, _ = arguments
+    cu_seqlens = arguments[8]
+    N = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    (HV, V), K = v.shape[2:], q.shape[3]
+    states = (N, HV, V, K) if value_first else (N, HV, K, V)
+    state = q.new_empty(states if final_state else (0,), dtype=torch.float32)
+    return q.new_empty(v.shape), state
+
+
+def _forward_out_cuda(*arguments: Any) -> None:
+    *most, o, final_state = arguments
+    t = Tensors(*most[:9])
+    kept = final_state if final_state is not None else t.initial_state
+    rule = _rule_of(most[9:], torch.float32 if kept is None else kept.dtype)
+    _call.launch(ready_for(rule, t, final_state is not None), t, o, final_state)
+
+
+def _forward_out_fake(*arguments: Any) -> None:
+    return None
+
+
+def _rule_of(words: Any, state_type: torch.dtype) -> Rule:
+    scale, gate, lower_bound, beta_is_logit, allow_neg_eigval, l2norm_qk, value_first = words
+    return Rule(
+        scale,
+        Gate(gate),
+        lower_bound,
+        beta_is_logit,
+        allow_neg_eigval,
+        l2norm_qk,
+        value_first,
+        state_type,
+    )
+
+
+for _name, _cuda, _fake in (
+    ("forward", _forward_cuda, _forward_fake),
+    ("forward_out", _forward_out_cuda, _forward_out_fake),
+):
+    _library.impl(_name, _cuda, "CUDA")
+    torch.library.register_fake(f"kda::{_name}", _fake, lib=_library)

@@ -1,0 +1,121 @@
+"""Swaps FLA's KDA calls for ours inside what is already loaded."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from types import ModuleType, TracebackType
+from typing import Any, Callable, Iterator, Optional
+
+import torch
+
+from kda.torch.fla import chunk_kda, fused_recurrent_kda
+
+OURS: dict[str, Callable[..., Any]] = {
+    "chunk_kda": chunk_kda,
+    "fused_recurrent_kda": fused_recurrent_kda,
+}
+
+
+def _is_flas(function: Any, name: str) -> bool:
+    return (
+        callable(function)
+        and getattr(function, "__name__", None) == name
+        and str(getattr(function, "__module__", "")).split(".")[0] == "fla"
+    )
+
+
+def _with_fallback(name: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Ours; FLA's own where ours is not there yet, saying so once a reason."""
+    ours = OURS[name]
+    said: set[str] = set()
+
+    @functools.wraps(theirs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return ours(*args, **kwargs)
+        except NotImplementedError as error:
+            reason = str(error)
+            if reason not in said:
+                said.add(reason)
+                warnings.warn(f"FLA's {name} runs instead of kda's: {reason}", stacklevel=2)
+        return theirs(*args, **kwargs)
+
+    call.__kda_replaces__ = theirs  # type: ignore[attr-defined]
+    return call
+
+
+def _modules_of(model: torch.nn.Module) -> Iterator[ModuleType]:
+    """Where the classes of the model's layers were defined, each module once."""
+    names = {base.__module__ for layer in model.modules() for base in type(layer).__mro__}
+    for name in sorted(names):
+        if name in sys.modules and name.split(".")[0] != "torch":
+            yield sys.modules[name]
+
+
+class Patch:
+    """What was replaced, as "module.name".  `undo`, or leaving `with`, puts it back."""
+
+    def __init__(self) -> None:
+        self.replaced: list[str] = []
+        self._saved: list[tuple[ModuleType, str, Any]] = []
+
+    def _swap(self, module: ModuleType, name: str, fallback: bool) -> None:
+        theirs = vars(module)[name]
+        function = OURS[_public_name(theirs)]
+        ours = _with_fallback(_public_name(theirs), theirs) if fallback else function
+        self._saved.append((module, name, theirs))
+        setattr(module, name, ours)
+        self.replaced.append(f"{module.__name__}.{name}")
+
+    def undo(self) -> None:
+        """Puts FLA's functions back."""
+        while self._saved:
+            module, name, theirs = self._saved.pop()
+            setattr(module, name, theirs)
+
+    def __enter__(self) -> Patch:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.undo()
+
+    def __str__(self) -> str:
+        if not self.replaced:
+            return "kda replaced nothing: no call of FLA's KDA was found"
+        return "kda replaced " + ", ".join(self.replaced)
+
+    __repr__ = __str__
+
+
+def _public_name(function: Any) -> str:
+    return str(function.__name__)
+
+
+def patch_fla(model: Optional[torch.nn.Module] = None, *, fallback: bool = True) -> Patch:
+    """Replaces FLA's ``chunk_kda`` and ``fused_recurrent_kda`` where a loaded model calls them.
+
+    With a `model` in the modules that define its layers; without one in every module loaded so far.
+    Other models built from the same modules are patched too.  Where ours raises NotImplementedError
+    (gradients, say) FLA's runs, with a warning once a reason; ``fallback=False`` lets it raise.
+
+    >>> print(kda.torch.patch_fla(model))
+    kda replaced fla.layers.kda.chunk_kda, fla.layers.kda.fused_recurrent_kda
+    """
+    modules = list(sys.modules.values()) if model is None else list(_modules_of(model))
+    patch = Patch()
+    for module in modules:
+        if not isinstance(module, ModuleType) or module.__name__.split(".")[0] == "kda":
+            continue
+        for name, value in list(vars(module).items()):
+            if any(_is_flas(value, known) for known in OURS) and not hasattr(
+                value, "__kda_replaces__"
+            ):
+                patch._swap(module, name, fallback)
+    return patch

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# The Python tests that need no GPU; arguments go to pytest.
+#   KDA_LIBRARY  the libkda.so to test; unset: built into ${BUILD:-build-python}
+#   VENV         where pytest is, made if it is not there (${BUILD}/venv)
+# Uses torch and FLA where that environment has them.  Exits with 77 where pytest cannot be had.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+build=${BUILD:-$PWD/build-python}
+venv=${VENV:-$build/venv}
+
+if [ -z "${KDA_LIBRARY:-}" ]; then
+  cmake -S . -B "$build" -D CMAKE_BUILD_TYPE=Release -D KDA_BUILD_TESTS=OFF -D KDA_BUILD_TOOLS=OFF
+  cmake --build "$build" --parallel --target kda_shared
+  KDA_LIBRARY=$(find "$build" -name libkda.so | head -n 1)
+fi
+export KDA_LIBRARY PYTHONDONTWRITEBYTECODE=1
+
+python=$venv/bin/python
+if ! "$python" -c 'import pytest' 2>/dev/null; then
+  if ! { python3 -m venv "$venv" && "$python" -m pip install -q --disable-pip-version-check pytest; }
+  then
+    echo "skipped: no pytest here, and pip could not bring it" >&2
+    exit 77
+  fi
+fi
+exec "$python" -m pytest -q -rs -p no:cacheprovider tests/python "$@"
