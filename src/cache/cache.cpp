@@ -177,6 +177,16 @@ std::vector<std::string> Cache::more_directories() const {
 
 std::vector<std::shared_ptr<const Bundle>> Cache::bundles() const { return impl_->bundles(); }
 
+std::optional<Found> Cache::find(const Key& key) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    const auto hit = impl_->memory.find(key.text());
+    if (hit != impl_->memory.end()) return Found{hit->second, Origin::memory};
+  }
+  std::optional<Found> found = find_shipped(key);
+  return found ? found : impl_->find(key);
+}
+
 std::optional<Found> Cache::find_shipped(const Key& key) {
   if (impl_->bundles().empty() || env::flag("KDA_STRICT_TOOLCHAIN", false) ||
       !env::get("NVRTC_APPEND_FLAGS").empty()) {

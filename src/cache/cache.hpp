@@ -46,6 +46,9 @@ class Cache {
 
   Result<Found> get(const Key& key, const std::function<Result<Entry>()>& build);
 
+  // What get() would find; never builds or waits.
+  std::optional<Found> find(const Key& key);
+
   // In the bundles, whichever compiler made it: the key need not name one.  Nothing where
   // KDA_STRICT_TOOLCHAIN or NVRTC_APPEND_FLAGS ask for this machine's own code; get() looks there
   // too, for the whole key.

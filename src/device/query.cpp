@@ -19,10 +19,13 @@ int ordinal_in_use(const launch::Driver& driver) {
   return 0;
 }
 
-// 0 where the driver does not know the attribute.
-int attribute(const launch::Driver& driver, CUdevice device, CUdevice_attribute which) {
+// 0 where the driver does not say, which then is an error for what the planner cannot do without.
+int attribute(const launch::Driver& driver, CUdevice device, CUdevice_attribute which,
+              Status* needed = nullptr) {
   int value = 0;
-  return driver.DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+  const CUresult result = driver.DeviceGetAttribute(&value, which, device);
+  if (needed != nullptr && needed->ok()) *needed = launch::check(result, "cuDeviceGetAttribute");
+  return result == CUDA_SUCCESS ? value : 0;
 }
 
 }  // namespace
@@ -59,21 +62,27 @@ Result<Device> query(int ordinal) {
   }
   if (!status) return status;
 
+  const auto need = [&](CUdevice_attribute which) {
+    return attribute(driver, device, which, &status);
+  };
   const auto get = [&](CUdevice_attribute which) { return attribute(driver, device, which); };
-  const auto bytes = [&](CUdevice_attribute which) { return static_cast<std::size_t>(get(which)); };
+  const auto bytes = [](int value) { return static_cast<std::size_t>(value); };
   // Kilohertz and bits; memory sends twice a clock.
   const double clock = 1e3 * get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
   const double bus_bytes = get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8.0;
-  return Device{
+  Device answer{
       .name = name.data(),
       .ordinal = ordinal,
-      .major = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-      .minor = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-      .multiprocessors = get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-      .shared_per_block = bytes(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-      .shared_per_multiprocessor = bytes(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-      .l2_bytes = bytes(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+      .major = need(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+      .minor = need(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+      .multiprocessors = need(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+      .shared_per_block = bytes(need(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)),
+      .shared_per_multiprocessor =
+          bytes(need(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)),
+      .l2_bytes = bytes(get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)),
       .memory_bandwidth = 2 * clock * bus_bytes};
+  if (!status) return status;
+  return answer;
 }
 
 }  // namespace kda::device

@@ -83,7 +83,9 @@ class Module::Library {
           driver.KernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     static_cast<int>(wanted), kernel, device);
       if (result != CUDA_SUCCESS) {
-        return check(result, fmt::format("{} bytes of dynamic shared memory", wanted).c_str());
+        return check(
+            result, fmt::format("cuKernelSetAttribute of {} bytes of dynamic shared memory", wanted)
+                        .c_str());
       }
       allowed = wanted;
     }
@@ -91,7 +93,8 @@ class Module::Library {
     const CUresult result = driver.KernelSetAttribute(
         CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, kernel, device);
     if (result == CUDA_SUCCESS) return {};
-    return check(result, fmt::format("{} CTAs a cluster", module.cluster_).c_str());
+    return check(result,
+                 fmt::format("cuKernelSetAttribute of {} CTAs a cluster", module.cluster_).c_str());
   }
 
   // Otherwise the driver loads lazily at the first launch, which a graph capture forbids.

@@ -13,8 +13,9 @@ std::string origin_of(const program::Kernel& kernel) {
   const double milliseconds = kernel.resources.compile_milliseconds;
   if (kernel.origin == cache::Origin::built)
     return fmt::format("compiled in {:.0f} ms", milliseconds);
-  return fmt::format("from the {} cache (compiled in {:.0f} ms)", cache::name_of(kernel.origin),
-                     milliseconds);
+  const bool bundle = kernel.origin == cache::Origin::bundle;
+  return fmt::format("from the {}{} (compiled in {:.0f} ms)", cache::name_of(kernel.origin),
+                     bundle ? "" : " cache", milliseconds);
 }
 
 std::string line_of(const program::Kernel& kernel) {

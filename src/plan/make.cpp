@@ -82,8 +82,7 @@ void build_all(std::vector<Draft>& drafts, const Options& options) {
   const std::shared_ptr<cache::Cache> cache =
       cache::shared_cache(options.cache_dir, mode_of(options));
   // Beside the kernels: a start that finds all of them there need not open NVRTC.
-  if (!cache->directory().empty())
-    compile::keep_toolchain_note_in(cache->directory(), cache->mode());
+  compile::keep_toolchain_note_in(cache->directory(), cache->mode());
   std::vector<compose::Recipe> recipes;
   for (Draft& draft : drafts) {
     Result<Choice> choice = decide(draft.problem, *device, options, *cache);

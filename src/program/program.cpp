@@ -33,18 +33,6 @@ Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stag
                             device.name, device.shared_per_block));
 }
 
-Result<cache::Entry> compile_unit(const Unit& unit) {
-  if (!base::env::flag("KDA_JIT", true)) {
-    return Status(Code::compile_failed,
-                  fmt::format("KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); "
-                              "kda-tune bundle create makes one",
-                              unit.job.entry, unit.job.target, unit.key.digest()));
-  }
-  Result<compile::Build> built = compile::compile(unit.job, headers());
-  if (!built) return built.status();
-  return cache::Entry{unit.job.entry, unit.job.target, std::move(built->cubin), built->resources};
-}
-
 // A bundle's kernel wants no compiler, not even to know which it would be.
 Result<cache::Found> find_or_compile(Unit& unit, cache::Cache& cache) {
   if (std::optional<cache::Found> shipped = cache.find_shipped(unit.key)) return *shipped;
@@ -120,6 +108,18 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
 }
 
 }  // namespace
+
+Result<cache::Entry> compile_unit(const Unit& unit) {
+  if (!base::env::flag("KDA_JIT", true)) {
+    return Status(Code::compile_failed,
+                  fmt::format("KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); "
+                              "kda-tune bundle create makes one",
+                              unit.job.entry, unit.job.target, unit.key.digest()));
+  }
+  Result<compile::Build> built = compile::compile(unit.job, headers());
+  if (!built) return built.status();
+  return cache::Entry{unit.job.entry, unit.job.target, std::move(built->cubin), built->resources};
+}
 
 std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
                                        const device::Device& device, cache::Cache& cache,

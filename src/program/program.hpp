@@ -51,6 +51,9 @@ Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device);
 Result<Unit> portable_unit_of(const compose::Stage& stage, const device::Device& device);
 Status add_compiler(Unit& unit);
 
+// Fails with compile_failed, under KDA_JIT=off too.
+Result<cache::Entry> compile_unit(const Unit& unit);
+
 // The embedded templates as NVRTC takes them.
 std::span<const compile::Header> headers();
 

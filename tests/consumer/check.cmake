@@ -31,6 +31,21 @@ run(${CMAKE_COMMAND} --build ${project} --parallel 2)
 run(${project}/consumer ${WORK}/cache)
 run(${project}/consumer_c ${WORK}/cache)
 
+if(MODE STREQUAL "package" AND TUNE)
+  # The same program with its kernels linked in, where there is neither a cache nor a compiler.
+  run(${TUNE} bundle create ${WORK}/kernels.kdab "T=64 H=2 HV=4" --arch sm_90a
+    --cache-dir ${WORK}/cache)
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${project} -D KDA_BUNDLE=${WORK}/kernels.kdab)
+  run(${CMAKE_COMMAND} --build ${project} --parallel 2)
+  set(bare KDA_CACHE=off KDA_JIT=off KDA_NVRTC_PATH=/nonexistent)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env ${bare} ${project}/consumer none
+    OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT said MATCHES "from the bundle")
+    message(FATAL_ERROR "the linked bundle was not used:\n${said}")
+  endif()
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${project} -D KDA_BUNDLE=)
+endif()
+
 if(MODE STREQUAL "subdirectory")
   file(REMOVE_RECURSE "${shared_prefix}")
   run(${CMAKE_COMMAND} --install ${project} --prefix ${shared_prefix})

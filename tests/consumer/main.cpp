@@ -1,5 +1,6 @@
 // Touches every function that include/kda declares, so that a missing export fails to link.
 #include <cstdio>
+#include <kda/bundle.hpp>
 #include <kda/kda.hpp>
 #include <kda/log.hpp>
 #include <utility>
@@ -10,6 +11,7 @@ int main(int, char** argv) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
 
+  if (kda::add_bundle({}).ok()) return 1;  // nothing is no bundle
   const kda::Problem problem{.heads = 2, .value_heads = 4, .max_tokens = 64};
   const kda::Options options{.target = "sm_90a", .cache_dir = argv[1]};
   if (const kda::Status status = kda::supports(problem, options); !status.ok()) {

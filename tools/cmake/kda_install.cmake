@@ -13,6 +13,7 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/tools/cmake/kdaConfig.cmake
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/kdaConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/kdaConfig.cmake" "${PROJECT_BINARY_DIR}/kdaConfigVersion.cmake"
+  "${PROJECT_SOURCE_DIR}/tools/cmake/kda_bundle.cmake"
   DESTINATION ${package})
 
 foreach(program kda-tune kda-bench)

@@ -14,4 +14,18 @@ int tune(const Request& request);     // measure, choose and record
 int worker(const Request& request);   // what tune starts to measure in; not for people
 int dump(const Request& request);     // source, PTX, SASS, resources of one problem's kernels
 
+// kda-tune cache: the directory of compiled kernels
+int cache_path(const Request& request);    // where it is, on stdout alone
+int cache_stats(const Request& request);   // how much it holds, of what
+int cache_ls(const Request& request);      // a row an entry
+int cache_show(const Request& request);    // one entry's key and needs
+int cache_verify(const Request& request);  // is each whole
+int cache_gc(const Request& request);      // within its bytes
+int cache_clear(const Request& request);   // all compiled kernels away
+
+// kda-tune bundle: kernels for machines without a compiler
+int bundle_create(const Request& request);
+int bundle_ls(const Request& request);
+int bundle_verify(const Request& request);
+
 }  // namespace kda::tune_tool

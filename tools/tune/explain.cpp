@@ -3,6 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/digest.hpp"
+#include "cache/bundle.hpp"
+#include "cache/nearest.hpp"
+#include "cache/survey.hpp"
 #include "cli/failure.hpp"
 #include "problem/problem.hpp"
 #include "strategy/table.hpp"
@@ -24,6 +27,11 @@ constexpr Column kKernels[] = {{"stage", "stage"},         {"template", "templat
                                {"threads", "threads"},     {"registers", "regs"},
                                {"spill_bytes", "spill B"}, {"dynamic_shared_bytes", "dyn. smem B"},
                                {"origin", "cache"},        {"key", "key"}};
+constexpr Column kNearest[] = {{"stage", "stage"},
+                               {"key", "nearest entry"},
+                               {"field", "differs in"},
+                               {"here", "this problem's"},
+                               {"there", "the entry's"}};
 constexpr Column kFields[] = {{"stage", "stage"}, {"field", "key field"}, {"value", "value"}};
 
 // What each strategy would do, the chosen one marked.
@@ -52,6 +60,40 @@ Json candidates(const cli::Subject& subject, const Target& target, const kda::Op
   return rows;
 }
 
+// Every entry in reach, for a kernel that none of them is.
+std::vector<cache::Stored> entries_in(const cache::Cache& cache) {
+  std::vector<cache::Stored> entries;
+  std::vector<std::string> directories = cache.more_directories();
+  if (!cache.directory().empty()) directories.insert(directories.begin(), cache.directory());
+  for (const std::string& directory : directories) {
+    for (cache::Filed& filed : cache::survey(directory)) {
+      if (filed.trouble.empty()) entries.push_back(std::move(filed.stored));
+    }
+  }
+  for (const auto& bundle : cache.bundles()) {
+    for (std::size_t i = 0; i < bundle->size(); ++i) {
+      cache::Stored stored;
+      if (cache::decode(bundle->entry(i), stored).empty()) entries.push_back(std::move(stored));
+    }
+  }
+  return entries;
+}
+
+// A row a field in which the kernel's key differs from the entry that comes closest.
+void add_nearest(const compose::Stage& stage, const program::Unit& unit,
+                 const std::vector<cache::Stored>& entries, Json& rows) {
+  const std::optional<cache::Nearest> nearest = cache::nearest(unit.key, entries);
+  if (!nearest) return;
+  for (const cache::Difference& each : nearest->differences) {
+    const cache::Difference shown = cache::shortened(each);
+    rows.push_back({{"stage", stage.name},
+                    {"key", nearest->stored->digest()},
+                    {"field", shown.field},
+                    {"here", shown.here},
+                    {"there", shown.there}});
+  }
+}
+
 // Long values (sources) as their size and digest.
 std::string short_value(const std::string& value) {
   if (value.size() <= 60 && value.find('\n') == std::string::npos) return value;
@@ -73,16 +115,22 @@ int explain(const Request& request) {
                            target.device.present() ? "" : " (named, not present)"));
   if (!choice.evidence.empty()) document.say("evidence " + choice.evidence);
   document.add("candidates", candidates(subject, target, options, choice), kCandidates);
-  Json kernels = Json::array(), fields = Json::array();
+  Json kernels = Json::array(), fields = Json::array(), near = Json::array();
+  std::optional<std::vector<cache::Stored>> entries;
   for (const compose::Stage& stage : choice.recipe.stages) {
     const program::Unit unit = must(program::unit_of(stage, target.device));
     const Result<cache::Found> found = look_up(unit, *cache);
     kernels.push_back(kernel_row(stage, unit, found ? &*found : nullptr));
+    if (!found) {
+      if (!entries) entries = entries_in(*cache);
+      add_nearest(stage, unit, *entries, near);
+    }
     for (const auto& [name, value] : unit.key.fields()) {
       fields.push_back({{"stage", stage.name}, {"field", name}, {"value", short_value(value)}});
     }
   }
   document.add("kernels", kernels, kKernels);
+  if (!near.empty()) document.add("nearest", near, kNearest);
   document.add("key fields", fields, kFields);
   document.print();
   return cli::kOk;

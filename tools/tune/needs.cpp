@@ -39,9 +39,8 @@ Json kernel_row(const compose::Stage& stage, const program::Unit& unit, const ca
 std::span<const Column> kernel_columns() { return kColumns; }
 
 Result<cache::Found> look_up(const program::Unit& unit, cache::Cache& cache) {
-  return cache.get(unit.key, []() -> Result<cache::Entry> {
-    return Status(Code::compile_failed, "not compiled yet");
-  });
+  if (const std::optional<cache::Found> found = cache.find(unit.key)) return *found;
+  return Status(Code::compile_failed, "not compiled yet");
 }
 
 }  // namespace kda::tune_tool

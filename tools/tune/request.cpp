@@ -6,6 +6,7 @@
 #include "cli/build_info.hpp"
 #include "cli/command_line.hpp"
 #include "cli/exit_code.hpp"
+#include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 
 namespace kda::tune_tool {
@@ -21,6 +22,8 @@ constexpr const char* kExamples =
     "  kda-tune build --arch sm_89,sm_90a       compile every case for two devices\n"
     "  kda-tune explain h64                     what runs for that case, and why\n"
     "  kda-tune dump h64 --arch sm_90a --ptx    the PTX that it compiles to\n"
+    "  kda-tune cache stats                     what the cache of compiled kernels holds\n"
+    "  kda-tune bundle create k.kdab h64        kernels for machines without a compiler\n"
     "  kda-tune tune h64                        the fastest choice, measured on the GPU\n"
     "kda-tune <subcommand> --help shows more.\n";
 
@@ -65,6 +68,8 @@ constexpr const char* kDumpExamples =
     "  kda-tune dump h64 --arch sm_89 --sass          needs nvdisasm or cuobjdump\n"
     "  kda-tune dump h64 --strategy chunk --tuning chunk=64 --resources\n";
 
+}  // namespace
+
 void add_output(CLI::App& app, Request& request) {
   app.add_option("-o,--format", request.output.format, "table, json, jsonl, csv or md")
       ->capture_default_str()
@@ -98,8 +103,6 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* about, const 
   add_output(*sub, request);
   return sub;
 }
-
-}  // namespace
 
 int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* err) {
   Request request;
@@ -162,6 +165,8 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub->add_flag("--ptx", request.ptx, "what NVRTC makes of it");
   sub->add_flag("--sass", request.sass, "the machine code, where a disassembler is installed");
   sub->add_flag("--resources", request.resources, "registers, spills, shared memory");
+
+  add_cache_commands(app, request, chosen);
 
   return cli::run(app, argc, argv, out, err, [&] { return chosen(request); });
 }

@@ -29,6 +29,13 @@ struct Request {
   std::uint64_t seed = 1;
   bool resume = false;
 
+  // cache, bundle
+  std::string key;          // the first digits of an entry's digest
+  std::string bundle_file;  // the bundle's path
+  std::string max_size;     // gc: "500M"; empty: as the library
+  bool remove = false;      // verify: damaged entries
+  bool from_cache = false;  // bundle create: what the cache holds
+
   // dump
   std::string stage;  // empty: all
   bool source = false, ptx = false, sass = false, resources = false;

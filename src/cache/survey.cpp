@@ -1,0 +1,39 @@
+#include "cache/survey.hpp"
+
+#include "base/file.hpp"
+#include "cache/layout.hpp"
+
+namespace kda::cache {
+namespace {
+
+namespace file = base::file;
+
+std::string read(const Layout& at, Filed& filed) {
+  std::string contents;
+  file::Info info;
+  if (const int error = file::read(filed.path, kMaxFileBytes, contents, &info)) {
+    return file::describe(error);
+  }
+  filed.bytes = info.bytes;
+  filed.used = info.changed;
+  std::string trouble = decode(contents, filed.stored);
+  if (trouble.empty() && filed.path != at.entry(filed.stored.digest())) {
+    trouble = "it lies under another key's name";
+  }
+  return trouble;
+}
+
+}  // namespace
+
+std::vector<Filed> survey(const std::string& root) {
+  const Layout at(root);
+  std::vector<Filed> all;
+  for (const std::string& path : at.entries()) {
+    Filed& filed = all.emplace_back();
+    filed.path = path;
+    filed.trouble = read(at, filed);
+  }
+  return all;
+}
+
+}  // namespace kda::cache

@@ -1,0 +1,121 @@
+// kda-tune cache and kda-tune bundle.
+#include "base/file.hpp"
+#include "cache/layout.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+#include "tools/json.hpp"
+#include "tools/run_tool.hpp"
+#include "tune/request.hpp"
+
+using namespace kda;
+using kda::test::Json;
+
+namespace {
+
+test::Ran run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "kda-tune");
+  return test::run_tool(&tune_tool::main_of_tune, arguments);
+}
+
+Json json_of(std::vector<std::string> arguments, int code = 0) {
+  arguments.insert(arguments.end(), {"-o", "json"});
+  const test::Ran ran = run(std::move(arguments));
+  INFO(ran.err);
+  REQUIRE(ran.code == code);
+  return Json::parse(ran.out);
+}
+
+// Two kernels, of two targets.
+void fill(const std::string& cache, const std::string& bundle) {
+  const test::Ran ran = run({"bundle", "create", bundle, "T=64 H=2 K=32 V=16", "--strategy",
+                             "recurrent", "--arch", "sm_89,sm_90a", "--cache-dir", cache, "-q"});
+  INFO(ran.err);
+  REQUIRE(ran.code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("the cache as kda-tune shows and keeps it", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c";
+  fill(dir, scratch / "k.kdab");
+  CHECK(run({"cache", "path", "--cache-dir", dir}).out == dir + "\n");
+
+  const Json stats = json_of({"cache", "stats", "--cache-dir", dir});
+  CHECK(stats["targets"].size() == 2);
+  CHECK(stats["cache"][1]["value"] == 2);
+  const Json all = json_of({"cache", "ls", "--cache-dir", dir});
+  REQUIRE(all["entries"].size() == 2);
+  const Json some = json_of({"cache", "ls", "--cache-dir", dir, "--arch", "sm_89"});
+  REQUIRE(some["entries"].size() == 1);
+  const std::string key = test::text(some["entries"][0]["key"]);
+  const Json shown = json_of({"cache", "show", key.substr(0, 8), "--cache-dir", dir});
+  CHECK(test::text(shown["entry"][0]["target"]) == "sm_89");
+  CHECK(shown["key fields"].size() > 6);
+  CHECK(run({"cache", "show", "", "--cache-dir", dir}).code == 1);  // both begin so
+  CHECK(run({"cache", "verify", "--cache-dir", dir}).code == 0);
+
+  const cache::Layout at(dir);
+  REQUIRE(base::file::publish(scratch.path(), at.entry(key), "damaged") == 0);
+  const Json damaged = json_of({"cache", "verify", "--cache-dir", dir}, 1);
+  CHECK(test::text(damaged["damaged"][0]["path"]) == at.entry(key));
+  CHECK(at.entries().size() == 2);
+  json_of({"cache", "verify", "--remove", "--cache-dir", dir}, 1);
+  CHECK(at.entries().size() == 1);
+
+  CHECK(json_of({"cache", "clear", "--cache-dir", scratch / "d"})["clear"][0]["entries_kept"] == 0);
+  CHECK(run({"cache", "gc", "--max-size", "much", "--cache-dir", dir}).code == 2);
+  CHECK(json_of({"cache", "gc", "--cache-dir", dir})["gc"][0]["entries_removed"] == 0);
+  CHECK(json_of({"cache", "gc", "--max-size", "1K", "--cache-dir",
+                 dir})["gc"][0]["entries_removed"] == 1);
+  CHECK(at.entries().empty());
+}
+
+TEST_CASE("a bundle is made, listed and verified; a damaged one says so", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c", file = scratch / "k.kdab";
+  fill(dir, file);
+  CHECK(json_of({"bundle", "ls", file})["entries"].size() == 2);
+  CHECK(run({"bundle", "verify", file}).code == 0);
+  const test::Ran again =
+      run({"bundle", "create", scratch / "same.kdab", "--from-cache", "--cache-dir", dir, "-q"});
+  CHECK(again.code == 0);
+  std::string one, two;
+  REQUIRE(base::file::read(file, 1 << 24, one) == 0);
+  REQUIRE(base::file::read(scratch / "same.kdab", 1 << 24, two) == 0);
+  CHECK(one == two);
+
+  one[one.size() - 100] = static_cast<char>(~one[one.size() - 100]);
+  REQUIRE(base::file::publish(scratch.path(), file, one) == 0);
+  CHECK(json_of({"bundle", "verify", file}, 1)["damaged"].size() == 1);
+  REQUIRE(base::file::publish(scratch.path(), file, one.substr(0, 100)) == 0);
+  const test::Ran cut = run({"bundle", "ls", file});
+  CHECK(cut.code == 1);
+  CHECK_THAT(cut.err, test::contains("bundle " + file));
+  CHECK(run({"bundle", "create", scratch / "none.kdab", "--from-cache", "--cache-dir",
+             scratch / "empty"})
+            .code == 1);
+}
+
+TEST_CASE("explain names the key field that differs from the nearest entry", "[tools]") {
+  const test::Scratch scratch;
+  fill(scratch / "c", scratch / "k.kdab");
+  const Json document = json_of({"explain", "T=64 H=2 K=48 V=16", "--strategy", "recurrent",
+                                 "--arch", "sm_89", "--cache-dir", scratch / "c"});
+  REQUIRE(document["nearest"].size() == 1);
+  CHECK(test::text(document["nearest"][0]["field"]) == "source");
+  CHECK_THAT(test::text(document["nearest"][0]["here"]), test::contains(".key_dim = 48"));
+  CHECK_THAT(test::text(document["nearest"][0]["there"]), test::contains(".key_dim = 32"));
+  const Json hit = json_of({"explain", "T=64 H=2 K=32 V=16", "--strategy", "recurrent", "--arch",
+                            "sm_89", "--cache-dir", scratch / "c"});
+  CHECK_FALSE(hit.contains("nearest"));
+}
+
+TEST_CASE("cache and bundle help with examples", "[tools]") {
+  for (const char* group : {"cache", "bundle"}) {
+    const test::Ran ran = run({group, "--help"});
+    CHECK(ran.code == 0);
+    CHECK_THAT(ran.out, test::contains(std::string("Examples:\n  kda-tune ") + group));
+    CHECK(run({group}).code == 2);
+  }
+}

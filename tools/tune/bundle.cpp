@@ -1,0 +1,172 @@
+// kda-tune bundle: create, ls, verify.
+#include "cache/bundle.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.hpp"
+#include "cache/survey.hpp"
+#include "cli/failure.hpp"
+#include "cli/progress.hpp"
+#include "tune/commands.hpp"
+#include "tune/configuration.hpp"
+#include "tune/entry_row.hpp"
+#include "tune/needs.hpp"
+
+namespace kda::tune_tool {
+namespace {
+
+using cli::Column;
+using cli::Json;
+using cli::must;
+
+constexpr Column kDamaged[] = {{"entry", "entry"}, {"why", "damaged"}};
+constexpr Column kLeftOut[] = {{"arch", "arch"}, {"problem", "problem"}, {"why", "left out"}};
+
+// A device's kernels for these problems, each as its file; whatever cannot be served is said.
+class Collector {
+ public:
+  Collector(const Request& request, const Target& target) : request_(request), target_(target) {
+    target_.device.ordinal = -1;  // nothing is loaded
+  }
+
+  void add(const cli::Subject& subject, const kda::Options& options) {
+    Result<plan::Choice> choice = choose(subject, target_, options);
+    if (choice) {
+      recipes_.push_back(std::move(choice->recipe));
+      names_.push_back(subject.name);
+    } else if (choice.status().code() == Code::invalid_argument) {
+      must(choice.status());
+    } else {
+      leave_out(subject.name, choice.status());
+    }
+  }
+
+  void collect(std::vector<std::string>& files) {
+    const std::shared_ptr<cache::Cache> cache = cache::shared_cache(request_.cache_dir);
+    const auto built = program::build_all(recipes_, target_.device, *cache, request_.jobs);
+    for (std::size_t i = 0; i < built.size(); ++i) {
+      if (!built[i]) {
+        if (built[i].status().code() != Code::unsupported) must(built[i].status());
+        leave_out(names_[i], built[i].status());
+        continue;
+      }
+      for (const program::Kernel& kernel : built[i]->kernels) {
+        const program::Unit unit = must(program::unit_of(kernel.stage, target_.device));
+        // By the whole key, so that a bundle in reach is not copied under another compiler's name.
+        const Result<cache::Found> found =
+            cache->get(unit.key, [&] { return program::compile_unit(unit); });
+        files.push_back(cache::encode(unit.key, *must(found).entry));
+      }
+    }
+  }
+
+  const Json& left_out() const { return left_out_; }
+
+ private:
+  void leave_out(const std::string& problem, const Status& why) {
+    left_out_.push_back({{"arch", target_.name}, {"problem", problem}, {"why", why.message()}});
+  }
+
+  const Request& request_;
+  Target target_;
+  std::vector<compose::Recipe> recipes_;
+  std::vector<std::string> names_;
+  Json left_out_ = Json::array();
+};
+
+std::vector<std::string> compiled(const Request& request, Json& left_out) {
+  std::vector<std::string> files;
+  const std::vector<Target> targets = targets_of(request, {"sm_89", "sm_90a"});
+  const std::vector<cli::Subject> subjects = problems_of(request);
+  cli::Progress progress(request.output.err, targets.size(), request.output.quiet);
+  for (const Target& target : targets) {
+    progress.step(target.name);
+    Collector collector(request, target);
+    for (const kda::Options& options : choices_of(request)) {
+      for (const cli::Subject& subject : subjects) collector.add(subject, options);
+    }
+    collector.collect(files);
+    for (const Json& row : collector.left_out()) left_out.push_back(row);
+  }
+  return files;
+}
+
+std::vector<std::string> cached(const Request& request) {
+  const std::string directory = cache::shared_cache(request.cache_dir)->directory();
+  if (directory.empty()) throw cli::Failure(cli::kFailed, "there is no cache to take from");
+  std::vector<std::string> files;
+  for (const cache::Filed& filed : cache::survey(directory)) {
+    if (!filed.trouble.empty()) continue;
+    cache::Key key;
+    for (const auto& [name, value] : filed.stored.key) key.add(name, value);
+    files.push_back(cache::encode(key, filed.stored.entry));
+  }
+  return files;
+}
+
+std::shared_ptr<const cache::Bundle> opened(const Request& request) {
+  const auto bundle = cache::Bundle::read(request.bundle_file);
+  if (!bundle) throw cli::Failure(cli::kFailed, bundle.status().message());
+  return *bundle;
+}
+
+Json rows_of(const cache::Bundle& bundle, Json& damaged) {
+  Json rows = Json::array();
+  for (std::size_t i = 0; i < bundle.size(); ++i) {
+    cache::Stored stored;
+    const std::string trouble = cache::decode(bundle.entry(i), stored);
+    if (trouble.empty()) {
+      rows.push_back(entry_row(stored));
+    } else {
+      damaged.push_back({{"entry", i}, {"why", trouble}});
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+int bundle_create(const Request& request) {
+  Json left_out = Json::array();
+  const std::vector<std::string> files =
+      request.from_cache ? cached(request) : compiled(request, left_out);
+  if (files.empty()) throw cli::Failure(cli::kFailed, "there is no kernel to put into a bundle");
+  const std::string bundle = cache::encode_bundle(files);
+  must(cli::write_text(request.bundle_file, bundle, request.output.out));
+
+  const auto written = opened(request);
+  Json damaged = Json::array();
+  const Json rows = rows_of(*written, damaged);
+  cli::Document document(request.output);
+  document.say(fmt::format("{}: {} kernels, {}", request.bundle_file, rows.size(),
+                           base::bytes_text(written->bytes())));
+  document.add("entries", rows, entry_columns());
+  if (!left_out.empty()) document.add("left out", left_out, kLeftOut);
+  document.print();
+  return cli::kOk;
+}
+
+int bundle_ls(const Request& request) {
+  const auto bundle = opened(request);
+  Json damaged = Json::array();
+  cli::Document document(request.output);
+  document.add("entries", rows_of(*bundle, damaged), entry_columns());
+  if (!damaged.empty()) document.add("damaged", damaged, kDamaged);
+  document.print();
+  return cli::kOk;
+}
+
+int bundle_verify(const Request& request) {
+  const auto bundle = opened(request);
+  Json damaged = Json::array();
+  rows_of(*bundle, damaged);
+  cli::Document document(request.output);
+  document.say(fmt::format("{} entries, {} damaged", bundle->size(), damaged.size()));
+  document.add("damaged", damaged, kDamaged);
+  document.print();
+  return damaged.empty() ? cli::kOk : cli::kFailed;
+}
+
+}  // namespace kda::tune_tool

@@ -1,0 +1,222 @@
+// kda-tune cache: path, stats, ls, show, verify, gc, clear.
+#include "cache/cache.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/env.hpp"
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "base/trust.hpp"
+#include "cache/bundle.hpp"
+#include "cache/layout.hpp"
+#include "cache/survey.hpp"
+#include "cache/sweep.hpp"
+#include "cli/failure.hpp"
+#include "tune/commands.hpp"
+#include "tune/entry_row.hpp"
+
+namespace kda::tune_tool {
+namespace {
+
+namespace env = base::env;
+namespace file = base::file;
+using cli::Column;
+using cli::Json;
+using cli::must;
+
+constexpr Column kFacts[] = {{"fact", "fact"}, {"value", "value"}};
+constexpr Column kTargets[] = {
+    {"target", "target"}, {"entries", "entries"}, {"cubin_bytes", "cubin B"}};
+constexpr Column kPlaces[] = {{"place", "also read"}, {"kind", "kind"}, {"entries", "entries"}};
+constexpr Column kDamaged[] = {{"path", "damaged"}, {"why", "why"}, {"removed", "removed"}};
+constexpr Column kFields[] = {{"field", "key field"}, {"value", "value"}};
+
+// The directory that --cache-dir or the environment names, used or not.
+std::string named_directory(const Request& request) {
+  return request.cache_dir.empty() ? env::cache_root() : file::absolute(request.cache_dir);
+}
+
+std::string directory_of(const Request& request) {
+  const std::string directory = named_directory(request);
+  if (directory.empty()) {
+    throw cli::Failure(cli::kFailed, "there is no cache directory: set KDA_CACHE_DIR or HOME");
+  }
+  if (const std::string why = base::distrust(directory); !why.empty()) {
+    throw cli::Failure(cli::kFailed, "the library does not use this cache: " + why);
+  }
+  return directory;
+}
+
+std::vector<cache::Filed> whole_entries(const std::string& directory) {
+  std::vector<cache::Filed> all = cache::survey(directory);
+  std::erase_if(all, [](const cache::Filed& filed) { return !filed.trouble.empty(); });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const cache::Filed& a, const cache::Filed& b) { return a.used > b.used; });
+  return all;
+}
+
+std::int64_t limit_of(const Request& request) {
+  if (request.max_size.empty()) return env::bytes("KDA_CACHE_MAX_SIZE", cache::kDefaultMaxBytes);
+  const auto bytes = base::parse_bytes(request.max_size);
+  if (bytes) return *bytes;
+  throw cli::Failure(cli::kBadCommand,
+                     fmt::format("--max-size {}: a size such as 500M or 2G is wanted",
+                                 base::quote(request.max_size)));
+}
+
+// The directory itself is not a cache's to remove.
+std::size_t remove_all(const std::vector<std::string>& paths) {
+  std::size_t removed = 0;
+  for (const std::string& path : paths) removed += file::remove(path) == 0 ? 1 : 0;
+  return removed;
+}
+
+}  // namespace
+
+int cache_path(const Request& request) {
+  const std::string directory = named_directory(request);
+  must(cli::write_text(request.output.file, directory + "\n", request.output.out));
+  return directory.empty() ? cli::kFailed : cli::kOk;
+}
+
+int cache_stats(const Request& request) {
+  const std::string directory = directory_of(request);
+  const std::shared_ptr<cache::Cache> cache = cache::shared_cache(request.cache_dir);
+  std::size_t bytes = 0, damaged = 0;
+  std::map<std::string, std::pair<std::size_t, std::size_t>> targets;
+  const std::vector<cache::Filed> all = cache::survey(directory);
+  for (const cache::Filed& filed : all) {
+    bytes += filed.bytes;
+    if (!filed.trouble.empty()) {
+      ++damaged;
+      continue;
+    }
+    auto& [entries, cubins] = targets[filed.stored.entry.target];
+    ++entries;
+    cubins += filed.stored.entry.cubin.size();
+  }
+  const cache::Layout at(directory);
+  Json facts = Json::array(), rows = Json::array(), places = Json::array();
+  const auto fact = [&](const char* name, const Json& value) {
+    facts.push_back({{"fact", name}, {"value", value}});
+  };
+  fact("directory", directory);
+  fact("entries", all.size());
+  fact("bytes", bytes);
+  fact("limit in bytes", limit_of(request));
+  fact("damaged", damaged);
+  fact("damaged and set aside", at.set_aside().size());
+  fact("half-written", at.temporaries().size());
+  for (const auto& [target, sums] : targets) {
+    rows.push_back({{"target", target}, {"entries", sums.first}, {"cubin_bytes", sums.second}});
+  }
+  for (const std::string& root : cache->more_directories()) {
+    places.push_back({{"place", root},
+                      {"kind", "directory"},
+                      {"entries", cache::Layout(root).entries().size()}});
+  }
+  for (const auto& bundle : cache->bundles()) {
+    places.push_back({{"place", bundle->name()}, {"kind", "bundle"}, {"entries", bundle->size()}});
+  }
+  cli::Document document(request.output);
+  document.add("cache", facts, kFacts);
+  document.add("targets", rows, kTargets);
+  if (!places.empty()) document.add("also read", places, kPlaces);
+  document.print();
+  return cli::kOk;
+}
+
+int cache_ls(const Request& request) {
+  Json rows = Json::array();
+  for (const cache::Filed& filed : whole_entries(directory_of(request))) {
+    const auto& archs = request.archs;
+    const bool wanted =
+        archs.empty() || std::count(archs.begin(), archs.end(), filed.stored.entry.target) > 0;
+    if (wanted) rows.push_back(entry_row(filed.stored, filed.used));
+  }
+  cli::Document document(request.output);
+  document.add("entries", rows, entry_columns());
+  document.print();
+  return cli::kOk;
+}
+
+int cache_show(const Request& request) {
+  std::vector<cache::Filed> found = whole_entries(directory_of(request));
+  std::erase_if(found, [&](const cache::Filed& filed) {
+    return !filed.stored.digest().starts_with(request.key);
+  });
+  if (found.size() != 1) {
+    throw cli::Failure(cli::kFailed, fmt::format("{} entries have a key that begins with {}; "
+                                                 "kda-tune cache ls shows them",
+                                                 found.size(), base::quote(request.key)));
+  }
+  Json fields = Json::array();
+  for (const auto& [field, value] : found[0].stored.key) {
+    fields.push_back({{"field", field}, {"value", value}});
+  }
+  cli::Document document(request.output);
+  document.say("file  " + found[0].path);
+  document.add("entry", Json::array({entry_row(found[0].stored, found[0].used)}), entry_columns());
+  document.add("key fields", fields, kFields);
+  document.print();
+  return cli::kOk;
+}
+
+int cache_verify(const Request& request) {
+  const std::vector<cache::Filed> all = cache::survey(directory_of(request));
+  Json damaged = Json::array();
+  for (const cache::Filed& filed : all) {
+    if (filed.trouble.empty()) continue;
+    const bool removed = request.remove && file::remove(filed.path) == 0;
+    damaged.push_back({{"path", filed.path}, {"why", filed.trouble}, {"removed", removed}});
+  }
+  cli::Document document(request.output);
+  document.say(fmt::format("{} entries, {} damaged", all.size(), damaged.size()));
+  document.add("damaged", damaged, kDamaged);
+  document.print();
+  return damaged.empty() ? cli::kOk : cli::kFailed;
+}
+
+int cache_gc(const Request& request) {
+  const std::string directory = directory_of(request);
+  const std::int64_t limit = limit_of(request);
+  const cache::Swept swept = cache::sweep(directory, limit, limit, -1);  // however young
+  if (swept.busy) throw cli::Failure(cli::kFailed, "another process is at it; try again");
+  const Json row{{"entries_removed", swept.entries},
+                 {"bytes_removed", swept.bytes},
+                 {"leftovers_removed", swept.leftovers},
+                 {"bytes_kept", swept.kept_bytes},
+                 {"limit", limit}};
+  constexpr Column columns[] = {{"entries_removed", "entries gone"},
+                                {"bytes_removed", "bytes gone"},
+                                {"leftovers_removed", "leftovers gone"},
+                                {"bytes_kept", "bytes kept"},
+                                {"limit", "limit"}};
+  cli::Document document(request.output);
+  document.add("gc", Json::array({row}), columns);
+  document.print();
+  return cli::kOk;
+}
+
+int cache_clear(const Request& request) {
+  const std::string directory = directory_of(request);
+  const cache::Layout at(directory);
+  const Json row{{"directory", directory},
+                 {"entries_removed", remove_all(at.entries())},
+                 {"leftovers_removed", remove_all(at.temporaries()) + remove_all(at.set_aside())},
+                 {"entries_kept", at.entries().size()}};
+  constexpr Column columns[] = {{"directory", "directory"},
+                                {"entries_removed", "entries gone"},
+                                {"leftovers_removed", "leftovers gone"},
+                                {"entries_kept", "could not go"}};
+  cli::Document document(request.output);
+  document.add("clear", Json::array({row}), columns);
+  document.print();
+  return row["entries_kept"] == 0 ? cli::kOk : cli::kFailed;
+}
+
+}  // namespace kda::tune_tool
