@@ -39,7 +39,7 @@ std::vector<Difference> differences(const Fields& here, const Fields& there) {
     }
   }
   for (const auto& [field, value] : theirs) {
-    if (ours.count(field) == 0) found.push_back({field.first, "", value});
+    if (!ours.contains(field)) found.push_back({field.first, "", value});
   }
   return found;
 }

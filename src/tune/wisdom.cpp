@@ -149,7 +149,7 @@ std::uint64_t Wisdom::generation() const noexcept { return impl_->generation; }
 std::optional<Hint> Wisdom::find(const Problem& problem, const device::Device& device,
                                  const std::string& strategy) const {
   const Question question = question_of(problem, device, strategy);
-  const auto hint = [&](const Known& known, const Fit& fit, Answer answer) {
+  const auto hint = [&](const Known& known, const Fit& fit, const Answer& answer) {
     return Hint{known.record,        fit.match,
                 known.source,        answer.candidate,
                 answer.microseconds, words_of(question, *known.record, fit, known.source, answer)};

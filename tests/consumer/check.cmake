@@ -33,7 +33,7 @@ run(${project}/consumer_c ${WORK}/cache)
 
 if(MODE STREQUAL "package" AND TUNE)
   # The same program with its kernels linked in, where there is neither a cache nor a compiler.
-  run(${TUNE} bundle create ${WORK}/kernels.kdab "T=64 H=2 HV=4" --arch sm_90a
+  run(${TUNE} bundle create ${WORK}/kernels.kdab "T=64 H=2 HV=4 h0=0 ht=0" --arch sm_90a
     --cache-dir ${WORK}/cache)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${project} -D KDA_BUNDLE=${WORK}/kernels.kdab)
   run(${CMAKE_COMMAND} --build ${project} --parallel 2)

@@ -70,7 +70,7 @@ TEST_CASE("the caller's words go before what was measured", "[plan]") {
   f.options.tuning = "columns=4";
   choice = f.choose();
   REQUIRE(choice);
-  CHECK(tunable::to_text(choice->recipe.tuning) == "threads=64 lanes=16 columns=4");
+  CHECK(tunable::to_text(choice->recipe.tuning) == "threads=64 lanes=16 columns=4 stages=2");
   CHECK(choice->tuning_origin == plan::Origin::forced);
   CHECK(choice->evidence.empty());
 }
@@ -110,7 +110,7 @@ TEST_CASE("a plan takes wisdom and describes where it came from", "[plan][compil
   REQUIRE(made.front());
   const std::string text = plan::describe(**made.front());
   CHECK_THAT(text, test::contains("strategy   recurrent (wisdom; expected 100.0 us at T=8192)"));
-  CHECK_THAT(text, test::contains("tuning     threads=64 lanes=16 columns=2 (wisdom)"));
+  CHECK_THAT(text, test::contains("tuning     threads=64 lanes=16 columns=2 stages=2 (wisdom)"));
   CHECK_THAT(text, test::contains("evidence   exact, user wisdom of 2026-11-21: 100.0 us, 20.0% "
                                   "under the default"));
 

@@ -65,7 +65,7 @@ TEST_CASE("one bad line takes the whole import back", "[tune]") {
 
 TEST_CASE("of two answers to one question the newer stays", "[tune]") {
   Fixture f;
-  const tune::Candidate other = test::recurrent("threads=32 lanes=8 columns=4");
+  const tune::Candidate other = test::recurrent("threads=32 lanes=8 columns=4 stages=2");
   tune::Record newer = record_of(f.first, h200(), other);
   newer.date = "2026-11-22T00:00:00Z";
   REQUIRE(f.to.add(newer));

@@ -31,8 +31,8 @@ tune::Measurement measurement(const char* tuning, double us, int rung = 0) {
   return m;
 }
 
-const char* const kA = "threads=64 lanes=16 columns=2";
-const char* const kB = "threads=64 lanes=8 columns=2";
+const char* const kA = "threads=64 lanes=16 columns=2 stages=2";
+const char* const kB = "threads=64 lanes=8 columns=2 stages=2";
 
 }  // namespace
 

@@ -135,3 +135,21 @@ TEST_CASE("a measurement survives its line, a wrong one's NaN too", "[tune]") {
   CHECK(back->state_error == 0.25);
   CHECK(back->needs.registers == 99);
 }
+
+TEST_CASE("every byte of a record bent in turn is refused, or reads as something sound", "[tune]") {
+  const std::string line = to_json(record_of(problem_in_words("T=300 H=2")));
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    for (const int bits : {0x01, 0x20, 0x80}) {
+      std::string bent = line;
+      bent[at] = static_cast<char>(bent[at] ^ bits);
+      const auto record = tune::parse_record(bent);
+      if (!record) continue;
+      REQUIRE(
+          tune::parse_candidate(record->winner.strategy, tunable::to_text(record->winner.tuning)));
+      REQUIRE(record->time_us.median > 0);
+      // What was read can be written and read again.
+      REQUIRE(tune::parse_record(to_json(*record)));
+    }
+    REQUIRE_FALSE(tune::parse_record(line.substr(0, at)));
+  }
+}

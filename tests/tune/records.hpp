@@ -18,7 +18,7 @@ inline tune::Candidate candidate_of(const char* strategy, const char* tuning) {
   return *candidate;
 }
 
-inline tune::Candidate recurrent(const char* tuning = "threads=64 lanes=16 columns=2") {
+inline tune::Candidate recurrent(const char* tuning = "threads=64 lanes=16 columns=2 stages=2") {
   return candidate_of("recurrent", tuning);
 }
 
@@ -34,7 +34,7 @@ inline tune::Record record_of(const Problem& problem, const device::Device& devi
   r.winner = winner;
   r.time_us = {.n = 25, .median = 100, .iqr = 1, .min = 98};
   r.needs = {.registers = 64, .shared_bytes = 1024, .threads = 64, .occupancy = 0.5};
-  r.fallback = recurrent("threads=128 lanes=8 columns=2");
+  r.fallback = recurrent("threads=128 lanes=8 columns=2 stages=2");
   r.fallback_us = 125;
   r.decision = "20.0% under the default";
   tune::Measurement best;

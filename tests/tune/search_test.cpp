@@ -33,7 +33,7 @@ struct Fixture {
 
   Fixture() {
     options.scope.strategies = {"recurrent"};
-    options.scope.tuning = "threads=64";
+    options.scope.tuning = "threads=64 stages=2";
   }
 
   Result<tune::SearchResult> search(tune::Measurer& measurer) {
@@ -115,7 +115,7 @@ TEST_CASE("where finalists prove wrong at size the next ones step in", "[tune][c
 
 TEST_CASE("where nothing is right the search says so", "[tune][compile]") {
   Fixture f;
-  f.options.scope.tuning = "threads=64 columns=2";
+  f.options.scope.tuning = "threads=64 columns=2 stages=2";
   FormulaMeasurer measurer(by_lanes);
   FormulaMeasurer healthy(by_lanes);
   f.options.method = tune::Method::exhaustive;

@@ -9,8 +9,9 @@ using namespace kda;
 
 namespace {
 
-const char* const kTunings[] = {"threads=128 lanes=8 columns=2", "threads=64 lanes=16 columns=2",
-                                "threads=64 lanes=8 columns=2", "threads=32 lanes=8 columns=2"};
+const char* const kTunings[] = {
+    "threads=128 lanes=8 columns=2 stages=2", "threads=64 lanes=16 columns=2 stages=2",
+    "threads=64 lanes=8 columns=2 stages=2", "threads=32 lanes=8 columns=2 stages=2"};
 
 tune::Measurement finalist(int which, double us, double noise = 0.001, int registers = 64) {
   tune::Measurement m;

@@ -65,7 +65,7 @@ TEST_CASE("a second record of one question replaces the first", "[tune]") {
   Fixture f;
   REQUIRE(f.wisdom.add(record_of(f.problem)));
   const std::uint64_t before = f.wisdom.generation();
-  const tune::Candidate other = test::recurrent("threads=32 lanes=8 columns=4");
+  const tune::Candidate other = test::recurrent("threads=32 lanes=8 columns=4 stages=2");
   REQUIRE(f.wisdom.add(record_of(f.problem, h200(), other)));
   CHECK(f.wisdom.generation() > before);
   CHECK(f.wisdom.find(f.problem, h200())->candidate == other);
@@ -110,7 +110,7 @@ TEST_CASE("the match classes, best first", "[tune]") {
 TEST_CASE("of near records the nearest answers, and says its size", "[tune]") {
   Fixture f;
   REQUIRE(f.wisdom.add(record_of(f.problem)));
-  const tune::Candidate near = test::recurrent("threads=32 lanes=8 columns=4");
+  const tune::Candidate near = test::recurrent("threads=32 lanes=8 columns=4 stages=2");
   REQUIRE(
       f.wisdom.add(record_of(problem_in_words("T=5000 H=16 K=64 V=64 h0=1 ht=1"), h200(), near)));
   const auto hint = f.found_anew("T=4096 H=16 K=64 V=64 h0=1 ht=1");
@@ -121,7 +121,7 @@ TEST_CASE("of near records the nearest answers, and says its size", "[tune]") {
 
 TEST_CASE("the user's record goes before a shared one of the same class", "[tune]") {
   Fixture f;
-  const tune::Candidate theirs = test::recurrent("threads=32 lanes=8 columns=4");
+  const tune::Candidate theirs = test::recurrent("threads=32 lanes=8 columns=4 stages=2");
   REQUIRE(tune::Wisdom(f.scratch / "theirs", "").add(record_of(f.problem, h200(), theirs)));
   const test::Environment path("KDA_WISDOM_PATH", "/nowhere::" + (f.scratch / "theirs"));
   const auto shared = f.found_anew();
@@ -159,8 +159,8 @@ TEST_CASE("a strategy asked for gets the best that was measured of it", "[tune]"
 TEST_CASE("a winner that cannot serve the problem is passed over", "[tune]") {
   Fixture f;
   // A thread of it would keep more of the state than registers hold.
-  REQUIRE(
-      f.wisdom.add(record_of(f.problem, h200(), test::recurrent("threads=128 lanes=4 columns=8"))));
+  REQUIRE(f.wisdom.add(
+      record_of(f.problem, h200(), test::recurrent("threads=128 lanes=4 columns=8 stages=2"))));
   const auto hint = f.wisdom.find(problem_in_words("T=8192 H=16 K=256 V=64"), h200());
   CHECK_FALSE(hint);
 }

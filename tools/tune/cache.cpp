@@ -41,7 +41,7 @@ std::string named_directory(const Request& request) {
 }
 
 std::string directory_of(const Request& request) {
-  const std::string directory = named_directory(request);
+  std::string directory = named_directory(request);
   if (directory.empty()) {
     throw cli::Failure(cli::kFailed, "there is no cache directory: set KDA_CACHE_DIR or HOME");
   }

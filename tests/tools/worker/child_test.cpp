@@ -58,8 +58,9 @@ const tune::Timing kFinals{
 
 TEST_CASE("a worker verifies and times what it is asked to", "[tools][compile]") {
   Fixture f;
-  const std::vector<tune::Candidate> two = {test::recurrent("threads=64 lanes=8 columns=4"),
-                                            test::recurrent("threads=64 lanes=16 columns=4")};
+  const std::vector<tune::Candidate> two = {
+      test::recurrent("threads=64 lanes=8 columns=4 stages=2"),
+      test::recurrent("threads=64 lanes=16 columns=4 stages=2")};
   const auto replies =
       f.replies({to_line(worker::Subject{f.problem, {40}}),
                  worker::to_line(std::span(two).first(1), kQuick), worker::to_line(two, kFinals)},
@@ -82,7 +83,8 @@ TEST_CASE("a worker verifies and times what it is asked to", "[tools][compile]")
 TEST_CASE("a kernel that is wrong is never timed", "[tools][compile]") {
   Fixture f;
   f.gpu.o_factor = 1.01;
-  const std::vector<tune::Candidate> one = {test::recurrent("threads=64 lanes=8 columns=4")};
+  const std::vector<tune::Candidate> one = {
+      test::recurrent("threads=64 lanes=8 columns=4 stages=2")};
   const auto replies =
       f.replies({to_line(worker::Subject{f.problem, {40}}), worker::to_line(one, kQuick)}, 0);
   REQUIRE(replies.size() == 3);

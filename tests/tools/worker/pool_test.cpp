@@ -38,7 +38,7 @@ struct Fixture {
     subject = {problem, {64}};
     std::string text = kScript;
     tune::Measurement m;
-    m.candidate = test::recurrent("threads=64 lanes=8 columns=2");
+    m.candidate = test::recurrent("threads=64 lanes=8 columns=2 stages=2");
     m.time_us = {.n = 3, .median = 42, .iqr = 1, .min = 41};
     const std::string body = to_json(m);
     replace(text, "say \"$0\"; ", "");
@@ -68,7 +68,7 @@ struct Fixture {
 };
 
 tune::Candidate with_lanes(int lanes) {
-  const std::string text = "threads=64 lanes=" + std::to_string(lanes) + " columns=2";
+  const std::string text = "threads=64 lanes=" + std::to_string(lanes) + " columns=2 stages=2";
   return test::recurrent(text.c_str());
 }
 
