@@ -61,6 +61,11 @@ def test_every_field_lies_where_the_c_compiler_puts_it(tmp_path):
     assert said.splitlines() == expected
 
 
+def test_every_call_of_the_header_is_here():
+    declared = set(re.findall(r"^(?!typedef|static)[\w *]*\b(kda_\w+)\(", text(), re.M))
+    assert declared == set(_abi._CALLS)
+
+
 def test_the_enumerators_are_the_headers():
     for name, (enum, prefix) in ENUMS.items():
         body = re.search(r"typedef enum " + name + r"\s*\{(.*?)\}", text(), re.S).group(1)

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kda  # noqa: E402
-from kda.torch import _call, chunk_kda, flash_kda_fwd, fused_recurrent_kda  # noqa: E402
+from kda.torch import _call, _tensors, chunk_kda, flash_kda_fwd, fused_recurrent_kda  # noqa: E402
 
 NOTHING = inspect.Parameter.empty
 
@@ -248,15 +248,15 @@ def test_only_what_the_library_would_refuse_is_copied():
     one = torch.zeros(1, 1, 4, dtype=torch.float16).expand(1, 8, 4)  # every token the same beta
     state = torch.zeros(1, 4, 16, 16, dtype=torch.bfloat16)
     cu16 = torch.tensor([0, 8], dtype=torch.int16)
-    t = _call.Tensors(q, k, v, wide, one, None, torch.zeros(64).half(), state, cu16)
-    r = _call.repaired(t, torch.float32)
+    t = _tensors.Tensors(q, k, v, wide, one, None, torch.zeros(64).half(), state, cu16)
+    r = _tensors.repaired(t, torch.float32)
     assert r.q is q and r.k is k and r.v is v
     assert r.g.is_contiguous() and r.beta.is_contiguous()
     assert r.dt_bias.dtype == r.initial_state.dtype == torch.float32
     assert r.cu_seqlens.dtype == torch.int64
-    again = _call.repaired(r, torch.float32)
+    again = _tensors.repaired(r, torch.float32)
     assert all(a is None or a.data_ptr() == b.data_ptr() for a, b in zip(r, again))
-    assert _call.repaired(_call.Tensors(**x, A_log=None, dt_bias=None, initial_state=None,
+    assert _tensors.repaired(_tensors.Tensors(**x, A_log=None, dt_bias=None, initial_state=None,
                                         cu_seqlens=None), torch.float32).g is x["g"]  # fmt: skip
 
 
@@ -264,7 +264,7 @@ def test_a_signature_tells_calls_apart():
     def sign(**changed):
         x = {**inputs(B=2), "A_log": None, "dt_bias": None, "initial_state": None,
              "cu_seqlens": None}  # fmt: skip
-        return _call.signature(_call.Tensors(**{**x, **changed}))
+        return _tensors.signature(_tensors.Tensors(**{**x, **changed}))
 
     packed = torch.zeros(2, 8, 4, 16, dtype=torch.float16)[:, :, :2]
     seen = [

@@ -16,6 +16,9 @@ from scikit_build_core import build as _build
 
 build_sdist = _build.build_sdist
 get_requires_for_build_sdist = _build.get_requires_for_build_sdist
+# Without these two pip builds the library once for its metadata and once more for the wheel.
+prepare_metadata_for_build_wheel = _build.prepare_metadata_for_build_wheel
+prepare_metadata_for_build_editable = _build.prepare_metadata_for_build_editable
 
 _WHEELS = ["nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-runtime==13.0.96"]
 

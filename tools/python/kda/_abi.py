@@ -138,6 +138,17 @@ POINTERS = (
 pack_pointers = struct.Struct(f"={len(POINTERS)}Q").pack
 
 
+# kda_state_pool, whose pointers change too: slots, stride; indices' data, columns, stride;
+# initial_indices, num_accepted_tokens; checkpoints' data, columns, stride.
+pack_pool = struct.Struct("=2qQi4xq2QQi4xq").pack
+_POOL = Forward.pool.offset - Forward.q_strides.offset
+
+
+def around_pool(tail: bytes) -> tuple[bytes, bytes]:
+    """What around_pointers found after the pointers, before its pool and after."""
+    return tail[:_POOL], tail[_POOL + ctypes.sizeof(StatePool) :]
+
+
 def around_pointers(forward: Forward) -> tuple[bytes, bytes]:
     """The bytes of kda_forward before its pointers and after."""
     whole = bytes(forward)
@@ -170,6 +181,7 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "kda_plan_destroy": (None, [c_void_p]),
     "kda_set_log": (c_int32, [c_int32, LogSink, c_void_p]),
     "kda_last_message": (c_char_p, []),
+    "kda_code_name": (c_char_p, [c_int32]),
     "kda_version": (c_int32, []),
 }
 
@@ -213,7 +225,7 @@ def last_message() -> str:
 def error_of(code: int) -> errors.Error:
     """The exception for a failed call; to be made on its thread, before the next call."""
     kind = CODES[code] if 0 < code < len(CODES) else None
-    return (kind or errors.Error)(last_message() or f"kda_code {code}")
+    return (kind or errors.Error)(last_message() or library().kda_code_name(code).decode())
 
 
 def check(code: int) -> None:

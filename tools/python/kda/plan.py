@@ -78,11 +78,12 @@ def _made_once(problems: list[Problem], options: Options) -> list[int | errors.E
 def _made(problems: list[Problem], options: Options) -> list[int | errors.Error]:
     """Handles or reasons; where libkda finds no NVRTC, again with one of Python's packages."""
     made = _made_once(problems, options)
-    lacking = [isinstance(x, errors.CompileError) and "no usable NVRTC" in str(x) for x in made]
-    if any(lacking) and load_packaged_nvrtc():
-        for i, lacks in enumerate(lacking):
-            if lacks:
+    for i, x in enumerate(made):
+        if isinstance(x, errors.CompileError) and "no usable NVRTC" in str(x):
+            if load_packaged_nvrtc():
                 (made[i],) = _made_once([problems[i]], options)
+            else:
+                made[i] = errors.CompileError(f"{x}\nor: pip install nvidia-cuda-nvrtc")
     return made
 
 

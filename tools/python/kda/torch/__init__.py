@@ -1,6 +1,7 @@
 """KDA for PyTorch under the names that programs call today.
 
 * :func:`chunk_kda` and :func:`fused_recurrent_kda`: flash-linear-attention's, forward only.
+* :func:`fused_recurrent_kda_fwd` and :func:`paged_kda`: states in slots of a pool, for engines.
 * :func:`flash_kda_fwd`: FlashKDA's ``fwd``.
 * :func:`patch_fla`: swaps the first two inside a loaded model.
 
@@ -12,6 +13,15 @@ from __future__ import annotations
 
 from kda.torch.fla import chunk_kda, fused_recurrent_kda
 from kda.torch.flash import flash_kda_fwd
+from kda.torch.paged import fused_recurrent_kda_fwd, paged_kda
 from kda.torch.patch import Patch, patch_fla
 
-__all__ = ["Patch", "chunk_kda", "flash_kda_fwd", "fused_recurrent_kda", "patch_fla"]
+__all__ = [
+    "Patch",
+    "chunk_kda",
+    "flash_kda_fwd",
+    "fused_recurrent_kda",
+    "fused_recurrent_kda_fwd",
+    "paged_kda",
+    "patch_fla",
+]

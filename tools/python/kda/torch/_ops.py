@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from kda.problem import Gate
-from kda.torch import _call
-from kda.torch._call import Ready, Rule, Tensors
+from kda.torch import _call, _tensors
+from kda.torch._call import Ready, Rule
+from kda.torch._pool import Paging, Slots
+from kda.torch._tensors import Tensors
 
 _READS = (
     "Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, "
@@ -33,18 +35,26 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
+_library.define(
+    f"paged({_READS.replace('Tensor? initial_state', 'Tensor(a!) pool')}, Tensor indices, "
+    "Tensor? initial_indices, Tensor? num_accepted_tokens, Tensor? checkpoints, "
+    f"{_RULE}, int checkpoint_tokens, bool zero_padding, bool mixed_lengths, Tensor(b!) o) -> ()",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
 _ready: dict[Any, Ready] = {}
 ROOM = 4096
 
 
-def ready_for(rule: Rule, t: Tensors, final_state: bool) -> Ready:
+def ready_for(rule: Rule, t: Tensors, final_state: bool, slots: Optional[Slots] = None) -> Ready:
     """The Ready of these tensors, made at the first call of their signature."""
-    key = (rule, final_state, _call.signature(t))
+    named = None if slots is None else _tensors.signature_of_slots(slots)
+    key = (rule, final_state, _tensors.signature(t), named)
     found = _ready.get(key)
     if found is None:
         if len(_ready) >= ROOM:
             _ready.clear()
-        found = _ready[key] = _call.prepare(rule, t, final_state)
+        found = _ready[key] = _call.prepare(rule, t, final_state, slots)
     return found
 
 
@@ -70,12 +80,8 @@ def refuse_gradients(name: str, t: Tensors) -> None:
             )
 
 
-def forward(
-    rule: Rule, t: Tensors, final_state: bool, zeroed: bool
-) -> tuple[Tensor, Optional[Tensor]]:
-    """Through the operator."""
-    o, state = torch.ops.kda.forward(
-        *t,
+def _words_of(rule: Rule) -> tuple[Any, ...]:
+    return (
         rule.scale,
         int(rule.gate),
         rule.lower_bound,
@@ -83,10 +89,25 @@ def forward(
         rule.allow_neg_eigval,
         rule.l2norm_qk,
         rule.value_first,
-        final_state,
-        zeroed,
     )
+
+
+def forward(
+    rule: Rule, t: Tensors, final_state: bool, zeroed: bool
+) -> tuple[Tensor, Optional[Tensor]]:
+    """Through the operator."""
+    o, state = torch.ops.kda.forward(*t, *_words_of(rule), final_state, zeroed)
     return o, state if final_state else None
+
+
+def forward_out(rule: Rule, t: Tensors, o: Tensor, final_state: Optional[Tensor]) -> None:
+    """Through the operator."""
+    torch.ops.kda.forward_out(*t, *_words_of(rule), o, final_state)
+
+
+def paged(rule: Rule, t: Tensors, slots: Slots, o: Tensor) -> None:
+    """Through the operator."""
+    torch.ops.kda.paged(*t, *slots, *_words_of(rule), *rule.paging, o)
 
 
 def _forward_cuda(*arguments: Any) -> tuple[Tensor, Tensor]:
@@ -115,8 +136,17 @@ def _forward_out_cuda(*arguments: Any) -> None:
     _call.launch(ready_for(rule, t, final_state is not None), t, o, final_state)
 
 
-def _forward_out_fake(*arguments: Any) -> None:
-    return None
+def _nothing(*arguments: Any) -> None:
+    """The fake kernel of what only writes to what it is given."""
+
+
+def _paged_cuda(*arguments: Any) -> None:
+    t, slots = Tensors(*arguments[:9]), Slots(*arguments[9:13])
+    *words, checkpoint_tokens, zero_padding, mixed_lengths, o = arguments[13:]
+    assert t.initial_state is not None
+    paging = Paging(checkpoint_tokens, zero_padding, mixed_lengths)
+    rule = _rule_of(words, t.initial_state.dtype)._replace(paging=paging)
+    _call.launch(ready_for(rule, t, True, slots), t, o, t.initial_state, slots)
 
 
 def _rule_of(words: Any, state_type: torch.dtype) -> Rule:
@@ -135,7 +165,8 @@ def _rule_of(words: Any, state_type: torch.dtype) -> Rule:
 
 for _name, _cuda, _fake in (
     ("forward", _forward_cuda, _forward_fake),
-    ("forward_out", _forward_out_cuda, _forward_out_fake),
+    ("forward_out", _forward_out_cuda, _nothing),
+    ("paged", _paged_cuda, _nothing),
 ):
     _library.impl(_name, _cuda, "CUDA")
     torch.library.register_fake(f"kda::{_name}", _fake, lib=_library)

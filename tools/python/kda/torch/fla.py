@@ -9,117 +9,16 @@ contiguous.  cu_seqlens is read on the device alone: no call waits for the GPU.
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
 
-from kda.problem import Gate
-from kda.torch import _call, _ops
-from kda.torch._call import Ready, Rule, Tensors
-
-
-class _Words(NamedTuple):
-    """A call's arguments that are no tensors."""
-
-    scale: Optional[float]
-    output_final_state: bool
-    use_qk_l2norm_in_kernel: bool
-    use_gate_in_kernel: bool
-    use_beta_sigmoid_in_kernel: bool
-    allow_neg_eigval: bool
-    safe_gate: bool
-    lower_bound: Optional[float]
-    state_v_first: bool
-    chunk_size: int
-    recurrent: bool  # fused_recurrent_kda rather than chunk_kda
-
-
-def _rule_of(w: _Words) -> Rule:
-    gate, lower_bound = Gate.log_decay, -5.0
-    if w.use_gate_in_kernel:
-        gate = Gate.softplus
-        if w.lower_bound is not None:  # this alone decides, with or without safe_gate
-            gate, lower_bound = Gate.bounded, _call.lower_bound_of(w.lower_bound)
-    return Rule(
-        0.0 if w.scale is None else _call.scale_of(w.scale),
-        gate,
-        lower_bound,
-        w.use_beta_sigmoid_in_kernel,
-        w.allow_neg_eigval,
-        w.use_qk_l2norm_in_kernel,
-        w.state_v_first,
-        torch.float32,
-    )
-
-
-def _check_packed(t: Tensors) -> None:
-    if t.cu_seqlens is None:
-        return
-    if t.q.shape[0] != 1:
-        raise ValueError(
-            f"cu_seqlens packs all sequences into one row, so the batch size must be 1, not "
-            f"{t.q.shape[0]}: flatten the inputs to [1, T, ...] first"
-        )
-    sequences = t.cu_seqlens.shape[0] - 1
-    if t.initial_state is not None and t.initial_state.shape[0] != sequences:
-        raise ValueError(
-            f"initial_state holds {t.initial_state.shape[0]} states; cu_seqlens has {sequences} "
-            "sequences"
-        )
-
-
-def _check_gate(w: _Words, t: Tensors) -> None:
-    if w.use_gate_in_kernel and t.A_log is None and w.lower_bound is None:
-        raise ValueError("A_log is missing: use_gate_in_kernel=True needs it or lower_bound")
-    if w.safe_gate and w.use_gate_in_kernel:
-        if w.lower_bound is None:
-            raise ValueError("lower_bound is missing: safe_gate with use_gate_in_kernel needs it")
-        if not -5 <= w.lower_bound < 0:
-            raise ValueError(f"lower_bound = {w.lower_bound}; safe_gate needs it in [-5, 0)")
-    if w.allow_neg_eigval and not w.use_beta_sigmoid_in_kernel:
-        raise ValueError("allow_neg_eigval=True needs use_beta_sigmoid_in_kernel=True")
-
-
-def _check_shapes(w: _Words, t: Tensors) -> None:
-    if t.q.dim() != 4 or t.v.dim() != 4:
-        raise ValueError(
-            f"q has the shape {list(t.q.shape)} and v {list(t.v.shape)}; they are [B, T, H, K] and "
-            "[B, T, HV, V]"
-        )
-    B, T, H, K = t.q.shape
-    HV = t.v.shape[2]
-    assert t.q.shape == t.k.shape, f"q is {list(t.q.shape)} and k {list(t.k.shape)}; must be equal"
-    if K > 256:
-        message = f"K = {K}; kda has kernels for at most 256 key channels a head"
-        if w.recurrent:  # where FLA has no limit
-            raise NotImplementedError(message)
-        raise AssertionError(message)
-    assert HV % H == 0, f"HV = {HV} value heads are no multiple of H = {H} query/key heads"
-    assert t.v.shape[:2] == (B, T), f"v is {list(t.v.shape)}; it must be [{B}, {T}, HV, V]"
-    if w.recurrent and t.beta.dim() == 4:
-        raise NotImplementedError(
-            "beta has four dimensions: a beta for each value channel is not there yet; pass "
-            "[B, T, HV]"
-        )
-    assert t.g.shape == (B, T, HV, K), f"g is {list(t.g.shape)}; it must be {[B, T, HV, K]}"
-    assert t.beta.shape == (B, T, HV), f"beta is {list(t.beta.shape)}; it must be {[B, T, HV]}"
-
-
-def _check(w: _Words, t: Tensors) -> None:
-    """FLA's own refusals, in its order and with its types."""
-    _check_packed(t)
-    if w.recurrent:
-        _check_gate(w, t)
-    else:
-        if t.initial_state is not None:
-            assert t.initial_state.dtype == torch.float32, (
-                f"initial_state is {t.initial_state.dtype}; it must be float32"
-            )
-        if w.chunk_size not in (32, 64):
-            raise ValueError(f"chunk_size = {w.chunk_size}; it must be 32 or 64")
-        _check_gate(w, t)
-    _check_shapes(w, t)
+from kda.torch import _call, _ops, _tensors
+from kda.torch._call import Ready
+from kda.torch._tensors import Tensors
+from kda.torch._words import Words, check, rule_of
+from kda.torch.paged import fused_recurrent_kda_fwd
 
 
 def _covers_all(cu_seqlens_cpu: Optional[Tensor], tokens: int) -> bool:
@@ -131,6 +30,7 @@ def _covers_all(cu_seqlens_cpu: Optional[Tensor], tokens: int) -> bool:
 
 
 _ready: dict[Any, Ready] = {}
+_PAGED = ("ssm_state_indices", "num_accepted_tokens", "inplace_final_state", "out")
 
 
 def _run(
@@ -139,20 +39,20 @@ def _run(
     tensors: tuple[Any, ...],
     cu_seqlens_cpu: Optional[Tensor] = None,
 ) -> tuple[Tensor, Optional[Tensor]]:
-    """words and tensors are _Words and Tensors, as plain tuples for speed."""
+    """words and tensors are Words and Tensors, as plain tuples for speed."""
     if torch.is_grad_enabled():
         _ops.refuse_gradients(name, Tensors(*tensors))
     if _ops.is_traced(tensors[0]):
-        w, t = _Words(*words), Tensors(*tensors)
-        _check(w, t)
+        w, t = Words(*words), Tensors(*tensors)
+        check(w, t)
         # Rows past the last sequence read as zeros, as FLA's callers expect.
-        return _ops.forward(_rule_of(w), t, w.output_final_state, t.cu_seqlens is not None)
-    key = (words, _call.signature(tensors))
+        return _ops.forward(rule_of(w), t, w.output_final_state, t.cu_seqlens is not None)
+    key = (words, _tensors.signature(tensors))
     ready = _ready.get(key)
     if ready is None:
-        w, t = _Words(*words), Tensors(*tensors)
-        _check(w, t)
-        ready = _ops.ready_for(_rule_of(w), t, w.output_final_state)
+        w, t = Words(*words), Tensors(*tensors)
+        check(w, t)
+        ready = _ops.ready_for(rule_of(w), t, w.output_final_state)
         if len(_ready) >= _ops.ROOM:
             _ready.clear()
         _ready[key] = ready
@@ -282,9 +182,23 @@ def fused_recurrent_kda(
 
     The planner, not the name, chooses the kernels: token by token for decode, in chunks for a
     prefill.  initial_state may have any float type; the final state is float32.
+
+    The keywords ssm_state_indices, num_accepted_tokens, inplace_final_state and out make it
+    :func:`kda.torch.fused_recurrent_kda_fwd`, on a pool of states.
     """
     if kwargs:
         state_v_first = _state_v_first(state_v_first, kwargs)
+        paged = {name: kwargs[name] for name in _PAGED if name in kwargs}
+        if paged:
+            paged.setdefault("inplace_final_state", "ssm_state_indices" in paged)
+            return fused_recurrent_kda_fwd(
+                q, k, v, g, beta, A_log, dt_bias, initial_state, scale, output_final_state,
+                state_v_first=state_v_first, cu_seqlens=cu_seqlens,
+                use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
+                use_gate_in_kernel=use_gate_in_kernel,
+                use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
+                allow_neg_eigval=allow_neg_eigval, lower_bound=lower_bound, **paged,
+            )  # fmt: skip
     if not use_gate_in_kernel:
         A_log = dt_bias = None
     words = (

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from kda.problem import Gate
-from kda.torch import _call, _ops
-from kda.torch._call import Rule, Tensors
+from kda.torch import _call, _ops, _tensors
+from kda.torch._call import Rule
+from kda.torch._tensors import Tensors
 
 
 def _need(holds: bool, message: str) -> None:
@@ -29,7 +30,7 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
     q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
     for name, x in (("q", q), ("k", k), ("v", v), ("g", g), ("out", out)):
         _need(x.dim() == 4, f"{name} has {x.dim()} dimensions; it must be [B, T, H, D]")
-        _need(x.dtype in _call.DTYPES, f"{name} is {x.dtype}; bfloat16 is expected")
+        _need(x.dtype in _tensors.DTYPES, f"{name} is {x.dtype}; bfloat16 is expected")
     B, T, H, K = q.shape
     HV, V = v.shape[2:]
     _need(k.shape == q.shape, f"k is {list(k.shape)} and q {list(q.shape)}; must be equal")
@@ -40,7 +41,7 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
     _need(out.is_contiguous(), "out must be contiguous")
     _need(k.dtype == q.dtype == v.dtype == out.dtype, "q, k, v and out must have one type")
     _need(beta.shape == (B, T, HV), f"beta is {list(beta.shape)}; it must be {[B, T, HV]}")
-    _need(beta.dtype in _call.DTYPES, f"beta is {beta.dtype}; bfloat16 is expected")
+    _need(beta.dtype in _tensors.DTYPES, f"beta is {beta.dtype}; bfloat16 is expected")
     for name, x, shape in (("A_log", A_log, (HV,)), ("dt_bias", dt_bias, (HV, K))):
         _need(x is not None and x.dtype == torch.float32, f"{name} must be float32")
         assert x is not None
@@ -52,7 +53,7 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
             cu_seqlens.dim() == 1, f"cu_seqlens has {cu_seqlens.dim()} dimensions; it must be 1-D"
         )
         _need(
-            cu_seqlens.dtype in _call.INDICES,
+            cu_seqlens.dtype in _tensors.INDICES,
             f"cu_seqlens is {cu_seqlens.dtype}; int64 is expected",
         )
         N = cu_seqlens.shape[0] - 1
@@ -120,9 +121,14 @@ def flash_kda_fwd(
     )
     if _ops.is_traced(q):
         _check(t, out, final_state)
-        torch.ops.kda.forward_out(*t, *rule[:1], int(rule.gate), *rule[2:7], out, final_state)
+        _ops.forward_out(rule, t, out, final_state)
         return
-    key = (rule, _call.signature(t), _call.signature_of(out), _call.signature_of(final_state))
+    key = (
+        rule,
+        _tensors.signature(t),
+        _tensors.signature_of(out),
+        _tensors.signature_of(final_state),
+    )
     ready = _checked.get(key)
     if ready is None:
         _check(t, out, final_state)

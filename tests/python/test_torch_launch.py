@@ -1,0 +1,227 @@
+"""What a torch call hands to the library, field by field, on CPU tensors that nothing reads."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kda  # noqa: E402
+from kda import _abi  # noqa: E402
+from kda.torch import (  # noqa: E402
+    _call,
+    _ops,
+    chunk_kda,
+    flash_kda_fwd,
+    fla,
+    flash,
+    fused_recurrent_kda,
+    fused_recurrent_kda_fwd,
+    paged,
+    paged_kda,
+)
+from kda.torch._plans import plan_for  # noqa: E402
+
+
+class Launches(list):
+    """kda_plan_run's arguments, its kda_forward as the struct; the real call sees them too."""
+
+    problem = None
+
+    def __init__(self, run):
+        self.real = run
+
+    def __call__(self, handle, forward, workspace, workspace_bytes, stream):
+        self.append(_abi.Forward.from_buffer_copy(forward))
+        aligned = -(-workspace // 256) * 256  # as CUDA memory always is
+        code = self.real(handle, forward, aligned, workspace_bytes, stream)
+        # All of the library's checks passed but the last.
+        assert code == _abi.CODES.index(kda.Unsupported), _abi.last_message()
+        return 0
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """A device that is not here: plans are made for it and check their runs."""
+    seen = Launches(_abi.library().kda_plan_run)
+
+    def plan_of(problem, index):
+        seen.problem = problem
+        return kda.Plan(problem, kda.Options(target="sm_90a"))
+
+    monkeypatch.setattr(_abi.library(), "kda_plan_run", seen)
+    monkeypatch.setattr(_call, "check", lambda *_: None)
+    monkeypatch.setattr(_call, "plan_for", plan_of)
+    monkeypatch.setattr(_call, "_current_device", lambda: -1)
+    monkeypatch.setattr(_call, "_current_stream", lambda index: 0)
+    for module, name in (
+        (_ops, "_ready"),
+        (fla, "_ready"),
+        (paged, "_ready"),
+        (flash, "_checked"),
+    ):
+        monkeypatch.setattr(module, name, {})
+    with torch.inference_mode():
+        yield seen
+    assert plan_for.cache_info().currsize == 0
+
+
+def inputs(B=3, T=1, H=2, HV=4, K=64, V=32, dtype=torch.bfloat16):
+    new = lambda *shape: torch.zeros(shape, dtype=dtype)  # noqa: E731
+    return (
+        new(B, T, H, K),
+        new(B, T, H, K),
+        new(B, T, HV, V),
+        new(B, T, HV, K),
+        new(B, T, HV),
+    )
+
+
+def strides(s):
+    return s.sequence, s.token, s.head
+
+
+def test_chunk_kda(launches):
+    q, k, v, g, beta = inputs(T=8)
+    wide = torch.zeros(3, 8, 5, 64, dtype=torch.bfloat16)
+    q = wide[:, :, 1:3]
+    h0 = torch.zeros(3, 4, 64, 32)
+    A_log, dt_bias = torch.zeros(4), torch.zeros(256)
+    for _ in range(2):  # the second is remembered
+        o, state = chunk_kda(q, k, v, g, beta, initial_state=h0, output_final_state=True,
+                             use_gate_in_kernel=True, A_log=A_log, dt_bias=dt_bias)  # fmt: skip
+        f = launches[-1]
+        assert (f.tokens, f.sequences, f.cu_seqlens) == (24, 3, None)
+        found = [
+            f.q,
+            f.k,
+            f.v,
+            f.g,
+            f.beta,
+            f.A_log,
+            f.dt_bias,
+            f.initial_state,
+            f.o,
+            f.final_state,
+        ]
+        given = [q, k, v, g, beta, A_log, dt_bias, h0, o, state]
+        assert found == [x.data_ptr() for x in given]
+        assert strides(f.q_strides) == (2560, 320, 64)
+        assert strides(f.beta_strides) == (32, 4, 1)
+        assert f.pool.slots == 0 and not f.pool.indices.data
+    assert launches.problem.gate is kda.Gate.softplus and not launches.problem.state_pool
+    assert launches.problem.state_layout is kda.StateLayout.key_first
+
+
+def test_packed(launches):
+    x = inputs(B=1, T=24)
+    cu = torch.tensor([0, 4, 24])
+    o, state = fused_recurrent_kda(*x, cu_seqlens=cu, output_final_state=True)
+    f = launches[-1]
+    assert (f.tokens, f.sequences, f.cu_seqlens) == (24, 2, cu.data_ptr())
+    assert state.shape == (2, 4, 64, 32) and not o.any()
+
+
+def test_flash(launches, monkeypatch):
+    q, k, v, g, beta = inputs()
+    out, state = torch.empty_like(v), torch.zeros(3, 4, 32, 64, dtype=torch.bfloat16)
+    monkeypatch.setattr(flash, "_check", lambda *_: None)
+    flash_kda_fwd(q, k, v, g, beta, 0.5, out, torch.zeros(4), torch.zeros(4, 64), -4.0,
+                  initial_state=state, final_state=state)  # fmt: skip
+    f = launches[-1]
+    assert f.o == out.data_ptr() and f.initial_state == f.final_state == state.data_ptr()
+    problem = launches.problem
+    assert (problem.scale, problem.lower_bound, problem.state_type) == (
+        0.5,
+        -4.0,
+        kda.DType.bf16,
+    )
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+@pytest.mark.parametrize("state_type", [torch.float32, torch.bfloat16])
+def test_decode_from_a_pool(launches, kind, state_type):
+    x = inputs()
+    pool = torch.zeros(10, 5, 64, 32, dtype=state_type)[:, :4]  # slots apart
+    slots = torch.tensor([4, -1, 7], dtype=kind)
+    for _ in range(2):
+        o, same = fused_recurrent_kda_fwd(*x, initial_state=pool, ssm_state_indices=slots)
+        assert same is pool and o.shape == x[2].shape
+        f = launches[-1]
+        assert f.initial_state == f.final_state == pool.data_ptr()
+        assert (f.pool.slots, f.pool.stride) == (10, 5 * 64 * 32)
+        table = f.pool.indices
+        assert (table.data, table.columns) == (slots.data_ptr(), 1)
+        assert not f.pool.initial_indices and not f.pool.num_accepted_tokens
+        assert not f.pool.checkpoints.data
+    problem = launches.problem
+    assert problem.state_pool and problem.zero_padding and not problem.draft_states
+    assert problem.slot_index_type is (kda.Index.i32 if kind == torch.int32 else kda.Index.i64)
+    assert problem.state_type.name == ("f32" if state_type == torch.float32 else "bf16")
+    same_call = fused_recurrent_kda(*x, initial_state=pool, ssm_state_indices=slots)
+    assert same_call[1] is pool
+
+
+def test_drafts(launches):
+    x = inputs(T=4)
+    pool = torch.zeros(20, 4, 32, 64)
+    table = torch.arange(18, dtype=torch.int32).view(3, 6)[:, :4]
+    accepted = torch.ones(3, dtype=torch.int64)
+    out = torch.ones_like(x[2])
+    o, _ = fused_recurrent_kda_fwd(
+        *x, initial_state=pool, ssm_state_indices=table, num_accepted_tokens=accepted,
+        state_v_first=True, out=out,
+    )  # fmt: skip
+    assert o is out
+    f = launches[-1]
+    assert f.o == out.data_ptr()
+    indices = f.pool.indices
+    assert (indices.data, indices.columns, indices.stride) == (table.data_ptr(), 4, 6)
+    assert f.pool.num_accepted_tokens not in (None, accepted.data_ptr())  # as int32
+    assert launches.problem.draft_states and not launches.problem.zero_padding
+
+
+def test_prefill_with_checkpoints(launches):
+    x = inputs(B=1, T=300)
+    cu = torch.tensor([0, 100, 300])
+    pool = torch.zeros(20, 4, 64, 32)
+    slots, start = torch.tensor([1, 2]), torch.tensor([-1, 5])
+    kept = torch.tensor([[7, -1, -1], [8, 9, 10]])
+    paged_kda(*x, pool, slots, initial_state_indices=start, checkpoint_indices=kept,
+              checkpoint_tokens=64, cu_seqlens=cu, mixed_lengths=True)  # fmt: skip
+    f = launches[-1]
+    assert f.pool.initial_indices == start.data_ptr()
+    table = f.pool.checkpoints
+    assert (table.data, table.columns, table.stride) == (kept.data_ptr(), 3, 3)
+    problem = launches.problem
+    assert problem.checkpoint_tokens == 64 and problem.mixed_lengths and problem.varlen
+
+
+def test_a_pool_that_stays_as_it_is(launches):
+    x = inputs()
+    pool = torch.arange(5.0)[:, None, None, None].expand(5, 4, 64, 32).contiguous()
+    table = torch.tensor([[4, 3], [-1, 0], [2, 1]])
+    accepted = torch.tensor([2, 1, 0])
+    o, state = fused_recurrent_kda_fwd(
+        *x, initial_state=pool, ssm_state_indices=table, num_accepted_tokens=accepted,
+        inplace_final_state=False, output_final_state=True,
+    )  # fmt: skip
+    # Where sequences start: after two tokens, nowhere, in the first slot.
+    assert state[:, 0, 0, 0].tolist() == [3.0, 0.0, 2.0]
+    f = launches[-1]
+    assert f.initial_state == state.data_ptr() and f.pool.slots == 3
+    assert not launches.problem.draft_states
+
+
+def test_in_place_without_indices(launches):
+    x = inputs()
+    state = torch.zeros(3, 4, 64, 32)
+    o, same = fused_recurrent_kda_fwd(*x, initial_state=state)
+    f = launches[-1]
+    assert same is state and f.initial_state == f.final_state == state.data_ptr()
+    assert not launches.problem.state_pool
+    with pytest.raises(ValueError, match="must be contiguous"):
+        fused_recurrent_kda_fwd(*x, initial_state=torch.zeros(3, 4, 32, 64).mT)
+
+
+def test_no_sequences_launch_nothing(launches):
+    o, state = chunk_kda(*inputs(B=0), output_final_state=True)
+    assert o.shape == (0, 1, 4, 32) and state.shape[0] == 0 and not launches

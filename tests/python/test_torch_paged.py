@@ -1,0 +1,166 @@
+"""The paged calls: FLA's signature, what they refuse, and what torch.compile sees.  No GPU."""
+
+import inspect
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from kda.torch import _pool, fused_recurrent_kda, fused_recurrent_kda_fwd, paged_kda  # noqa: E402
+
+NOTHING = inspect.Parameter.empty
+FLAS = [
+    *((name, NOTHING) for name in ("q", "k", "v", "g", "beta")),
+    ("A_log", None),
+    ("dt_bias", None),
+    ("initial_state", None),
+    ("scale", None),
+    ("output_final_state", False),
+    ("inplace_final_state", True),
+    ("state_v_first", False),
+    ("cu_seqlens", None),
+    ("ssm_state_indices", None),
+    ("num_accepted_tokens", None),
+    ("use_qk_l2norm_in_kernel", False),
+    ("use_gate_in_kernel", False),
+    ("use_beta_sigmoid_in_kernel", False),
+    ("allow_neg_eigval", False),
+    ("lower_bound", None),
+    ("out", None),
+    ("kwargs", NOTHING),
+]
+
+
+def parameters(function):
+    return [(p.name, p.default) for p in inspect.signature(function).parameters.values()]
+
+
+def test_the_signature_is_flas():
+    assert parameters(fused_recurrent_kda_fwd) == FLAS
+    fla = pytest.importorskip("fla.ops.kda.fused_recurrent", reason="fla-core is not installed")
+    assert parameters(fla.fused_recurrent_kda_fwd) == FLAS
+
+
+def inputs(B=2, T=1, device="cpu"):
+    new = lambda *shape: torch.zeros(shape, dtype=torch.bfloat16, device=device)  # noqa: E731
+    return (
+        new(B, T, 2, 16),
+        new(B, T, 2, 16),
+        new(B, T, 2, 16),
+        new(B, T, 2, 16),
+        new(B, T, 2),
+    )
+
+
+STATES = (2, 2, 16, 16)
+POOL = torch.zeros(5, 2, 16, 16)
+TWO = torch.zeros(2, dtype=torch.int32)
+TABLE = torch.zeros(2, 3, dtype=torch.int32)
+
+
+@pytest.mark.parametrize(
+    "kind, words, pool, slots, paging",
+    [
+        (
+            NotImplementedError,
+            "float32 or bfloat16",
+            POOL.half(),
+            (TWO, None, None, None),
+            (),
+        ),
+        (
+            ValueError,
+            r"it is \[slots, 2, 16, 16\]",
+            POOL[:, :1],
+            (TWO, None, None, None),
+            (),
+        ),
+        (
+            ValueError,
+            "each slot must be contiguous",
+            POOL.mT,
+            (TWO, None, None, None),
+            (),
+        ),
+        (
+            ValueError,
+            "indices is torch.float32",
+            POOL,
+            (TWO.float(), None, None, None),
+            (),
+        ),
+        (ValueError, "with N = 2", POOL, (TWO[:1], None, None, None), ()),
+        (ValueError, "initial_indices is", POOL, (TWO, TABLE, None, None), ()),
+        (
+            ValueError,
+            "num_accepted_tokens needs a table",
+            POOL,
+            (TWO, None, TWO, None),
+            (),
+        ),
+        (ValueError, "checkpoints are missing", POOL, (TWO, None, None, None), (64,)),
+        (ValueError, "checkpoints are given", POOL, (TWO, None, None, TABLE), ()),
+    ],
+)
+def test_refusals_of_slots(kind, words, pool, slots, paging):
+    with pytest.raises(kind, match=words):
+        _pool.check(_pool.Paging(*paging), pool, _pool.Slots(*slots), STATES)
+    _pool.check(_pool.Paging(), POOL, _pool.Slots(TABLE, TWO, TWO, None), STATES)
+
+
+def test_refusals_of_calls():
+    x = inputs()
+    with pytest.raises(AssertionError, match="needs initial_state"):
+        fused_recurrent_kda_fwd(*x)
+    with torch.no_grad():
+        with pytest.raises(AssertionError, match=r"out is \[1\]"):
+            paged_kda(*x, POOL, TWO, out=torch.zeros(1))
+        with pytest.raises(ValueError, match="out is torch.float32"):
+            paged_kda(*x, POOL, TWO, out=torch.zeros(2, 1, 2, 16))
+        with pytest.raises(ValueError, match="allow_neg_eigval=True needs"):
+            paged_kda(*x, POOL, TWO, allow_neg_eigval=True)
+        with pytest.raises(ValueError, match="q is on cpu; kda runs on CUDA"):
+            fused_recurrent_kda(*x, initial_state=POOL, ssm_state_indices=TWO)
+        with pytest.raises(NotImplementedError, match="float32 or bfloat16"):
+            fused_recurrent_kda_fwd(*x, initial_state=POOL[:2].half())
+    with pytest.raises(NotImplementedError, match="initial_state requires a gradient"):
+        paged_kda(*x, torch.zeros(5, 2, 16, 16, requires_grad=True), TWO)
+
+
+def test_only_what_the_library_would_refuse_is_copied():
+    wide = torch.zeros(2, 8, dtype=torch.int32)
+    slots = _pool.Slots(wide[:, :3], TWO.long(), wide[:, 0], wide[:, ::2])
+    r = _pool.repaired(slots)
+    assert r.indices.data_ptr() == wide.data_ptr() and r.indices.stride(0) == 8
+    assert r.initial_indices.dtype == torch.int32
+    assert r.num_accepted_tokens.is_contiguous() and r.checkpoints.is_contiguous()
+    assert _pool.need_copies(slots) and not _pool.need_copies(r)
+
+
+@pytest.mark.parametrize("drafts", [False, True])
+def test_a_call_is_one_operator(drafts):
+    torch.compiler.reset()
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    @torch.compile(fullgraph=True, backend=keep)
+    def layer(x, pool, slots, accepted):
+        o, state = fused_recurrent_kda(
+            *x,
+            initial_state=pool,
+            ssm_state_indices=slots,
+            num_accepted_tokens=accepted,
+        )
+        return o + 1, state
+
+    with torch.inference_mode():
+        x = inputs(T=3, device="meta")
+        slots = TABLE if drafts else TWO
+        accepted = TWO.to("meta") if drafts else None
+        o, state = layer(x, POOL.to("meta"), slots.to("meta"), accepted)
+    assert o.shape == (2, 3, 2, 16) and state.shape == POOL.shape
+    targets = [str(n.target) for n in graphs[0].graph.nodes if "kda" in str(n.target)]
+    assert len(graphs) == 1 and targets == ["kda.paged"]

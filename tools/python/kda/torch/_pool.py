@@ -1,0 +1,140 @@
+"""The part of a call that names slots of a state pool: its checks and its bytes of kda_forward."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from kda import _abi
+from kda.torch._tensors import INDICES
+
+
+class Paging(NamedTuple):
+    """What a call does with its slots, beside their numbers."""
+
+    checkpoint_tokens: int = 0  # 0: none
+    zero_padding: bool = False
+    mixed_lengths: bool = False
+
+
+class Slots(NamedTuple):
+    """Slot numbers on the device; negative ones are padding or nothing."""
+
+    indices: Tensor  # [N] or [N, columns]; more than one column: the state after every token
+    initial_indices: Optional[Tensor]  # [N]
+    num_accepted_tokens: Optional[Tensor]  # [N]
+    checkpoints: Optional[Tensor]  # [N, columns]
+
+
+def problem_words(paging: Paging, slots: Slots) -> dict[str, Any]:
+    """The fields of Problem that speak of pools."""
+    return {
+        "state_pool": True,
+        "slot_index_type": INDICES[slots.indices.dtype],
+        "draft_states": slots.indices.dim() == 2 and slots.indices.shape[1] > 1,
+        "checkpoint_tokens": paging.checkpoint_tokens,
+        "zero_padding": paging.zero_padding,
+        "mixed_lengths": paging.mixed_lengths,
+    }
+
+
+def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -> None:
+    """What the library cannot see of its pointers."""
+    slot = states[1:]
+    if pool.dtype not in (torch.float32, torch.bfloat16):
+        raise NotImplementedError(
+            f"the state pool is {pool.dtype}; kda keeps states in float32 or bfloat16"
+        )
+    if pool.dim() != 4 or tuple(pool.shape[1:]) != slot:
+        raise ValueError(
+            f"the state pool is {list(pool.shape)}; it is [slots, {slot[0]}, {slot[1]}, {slot[2]}]"
+        )
+    if pool.shape[0] > 0 and not pool[0].is_contiguous():
+        raise ValueError(
+            f"the state pool has strides {list(pool.stride())}; each slot must be contiguous"
+        )
+    for name, x in slots._asdict().items():
+        if x is None:
+            continue
+        if x.device != pool.device:
+            raise ValueError(f"{name} is on {x.device} and the pool on {pool.device}")
+        if x.dtype not in INDICES:
+            raise ValueError(f"{name} is {x.dtype}; slot indices are int32 or int64")
+        table = name in ("indices", "checkpoints")
+        if x.dim() not in ((1, 2) if table else (1,)) or x.shape[0] != states[0]:
+            shape = "[N] or [N, columns]" if table else "[N]"
+            raise ValueError(f"{name} is {list(x.shape)}; it is {shape} with N = {states[0]}")
+    if slots.num_accepted_tokens is not None and slots.indices.dim() != 2:
+        raise ValueError(
+            f"num_accepted_tokens needs a table of slots, one for the state after each token; "
+            f"indices are {list(slots.indices.shape)}, not [N, columns]"
+        )
+    if (slots.checkpoints is not None) != (paging.checkpoint_tokens > 0):
+        given = "missing" if slots.checkpoints is None else "given"
+        raise ValueError(
+            f"checkpoints are {given} and checkpoint_tokens = {paging.checkpoint_tokens}"
+        )
+
+
+def need_copies(slots: Slots) -> bool:
+    """Whether `repaired` changes anything."""
+    return any(a is not b for a, b in zip(slots, repaired(slots)))
+
+
+def repaired(slots: tuple[Any, ...]) -> Slots:
+    """With copies of what the library would refuse for its type or its strides."""
+    kind = slots[0].dtype
+
+    def plain(x: Optional[Tensor]) -> Optional[Tensor]:
+        if x is None:
+            return None
+        x = x.to(kind)  # itself where nothing changes
+        rows = x.dim() == 1 or (x.stride(1) == 1 and x.stride(0) >= x.shape[1])
+        return x if rows and (x.dim() == 2 or x.stride(0) == 1) else x.contiguous()
+
+    indices, initial, accepted, checkpoints = map(plain, slots)
+    assert indices is not None
+    return Slots(indices, initial, accepted, checkpoints)
+
+
+class Frame(NamedTuple):
+    """What stays of the end of a kda_forward from call to call."""
+
+    before: bytes
+    after: bytes
+    slots: int
+    stride: int
+
+
+def frame(tail: bytes, pool: Tensor) -> Frame:
+    """`tail` is what _abi.around_pointers found after the pointers."""
+    return Frame(*_abi.around_pool(tail), pool.shape[0], pool.stride(0))
+
+
+def tail(f: Frame, slots: tuple[Any, ...]) -> bytes:
+    """The end of a kda_forward for these slots."""
+    indices, initial, accepted, checkpoints = slots
+    columns, stride = (1, 0) if indices.dim() == 1 else (indices.shape[1], indices.stride(0))
+    kept, kept_columns, kept_stride = 0, 1, 0
+    if checkpoints is not None:
+        kept = checkpoints.data_ptr()
+        if checkpoints.dim() == 2:
+            kept_columns, kept_stride = checkpoints.shape[1], checkpoints.stride(0)
+    return (
+        f.before
+        + _abi.pack_pool(
+            f.slots,
+            f.stride,
+            indices.data_ptr(),
+            columns,
+            stride,
+            0 if initial is None else initial.data_ptr(),
+            0 if accepted is None else accepted.data_ptr(),
+            kept,
+            kept_columns,
+            kept_stride,
+        )
+        + f.after
+    )

@@ -1,0 +1,128 @@
+"""The tensors of a call: what tells one call's from another's, what is refused, what is copied."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from kda.problem import DType, Index
+
+DTYPES = {torch.float32: DType.f32, torch.bfloat16: DType.bf16, torch.float16: DType.f16}
+INDICES = {torch.int32: Index.i32, torch.int64: Index.i64}
+
+
+class Tensors(NamedTuple):
+    """What a call reads."""
+
+    q: Tensor  # [B, T, H, K]
+    k: Tensor  # [B, T, H, K]
+    v: Tensor  # [B, T, HV, V]
+    g: Tensor  # [B, T, HV, K]
+    beta: Tensor  # [B, T, HV]
+    A_log: Optional[Tensor]
+    dt_bias: Optional[Tensor]
+    initial_state: Optional[Tensor]
+    cu_seqlens: Optional[Tensor]
+
+
+def rows_of(t: Tensors) -> dict[str, Tensor]:
+    """The five with a row a token."""
+    return {"q": t.q, "k": t.k, "v": t.v, "g": t.g, "beta": t.beta}
+
+
+def signature_of(x: Optional[Tensor]) -> Any:
+    """All of a tensor but its contents.  (What is contiguous needs no strides.)"""
+    if x is None:
+        return None
+    return x.dtype, x.shape, x.get_device(), None if x.is_contiguous() else x.stride()
+
+
+def signature(t: tuple[Any, ...]) -> tuple[Any, ...]:
+    """signature_of each of Tensors; written out, as it is a good part of a call's time."""
+    q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
+    return (
+        q.dtype, q.shape, q.get_device(), None if q.is_contiguous() else q.stride(),
+        k.dtype, k.shape, k.get_device(), None if k.is_contiguous() else k.stride(),
+        v.dtype, v.shape, v.get_device(), None if v.is_contiguous() else v.stride(),
+        g.dtype, g.shape, g.get_device(), None if g.is_contiguous() else g.stride(),
+        beta.dtype, beta.shape, beta.get_device(), None if beta.is_contiguous() else beta.stride(),
+        None if A_log is None else signature_of(A_log),
+        None if dt_bias is None else signature_of(dt_bias),
+        None if initial_state is None else signature_of(initial_state),
+        None if cu_seqlens is None else signature_of(cu_seqlens),
+    )  # fmt: skip
+
+
+def signature_of_slots(slots: tuple[Any, ...]) -> tuple[Any, ...]:
+    """signature_of each of Slots."""
+    indices, initial, accepted, checkpoints = slots
+    return (
+        signature_of(indices),
+        None if initial is None else signature_of(initial),
+        None if accepted is None else signature_of(accepted),
+        None if checkpoints is None else signature_of(checkpoints),
+    )
+
+
+def _needs_copy(name: str, x: Tensor) -> bool:
+    """Whether the library would refuse its strides: channels apart, or elements read twice."""
+    sizes, strides = x.shape, x.stride()
+    if name != "beta" and sizes[-1] > 1 and strides[-1] != 1:
+        return True
+    return any(size > 1 and stride == 0 for size, stride in zip(sizes, strides))
+
+
+def repaired(t: Tensors, state_type: Optional[torch.dtype]) -> Tensors:
+    """t with copies of what the library would refuse for its strides or its type.
+
+    Without a state_type initial_state is a pool, which is written and never copied.
+    """
+
+    def plain(x: Optional[Tensor], dtype: torch.dtype) -> Optional[Tensor]:
+        return None if x is None else x.detach().to(dtype).contiguous()
+
+    rows = {n: x.contiguous() if _needs_copy(n, x) else x for n, x in rows_of(t).items()}
+    cu = t.cu_seqlens
+    if cu is not None:
+        cu = plain(cu, cu.dtype if cu.dtype in INDICES else torch.int64)
+    return Tensors(
+        **rows,
+        A_log=plain(t.A_log, torch.float32),
+        dt_bias=plain(t.dt_bias, torch.float32),
+        initial_state=plain(t.initial_state, state_type) if state_type else t.initial_state,
+        cu_seqlens=cu,
+    )
+
+
+def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
+    """What the library cannot see of its pointers."""
+    device = t.q.device
+    for name, x in t._asdict().items():
+        if x is None:
+            continue
+        if x.device.type != "cuda":
+            raise ValueError(f"{name} is on {x.device}; kda runs on CUDA devices")
+        if x.device != device:
+            raise ValueError(f"{name} is on {x.device} and q on {device}; they must be together")
+    for name, x in rows_of(t).items():
+        if x.dtype not in DTYPES:
+            raise ValueError(f"{name} is {x.dtype}; known: {', '.join(map(str, DTYPES))}")
+    for name, x in (("k", t.k), ("v", t.v)):
+        if x.dtype != t.q.dtype:
+            raise ValueError(f"{name} is {x.dtype} and q is {t.q.dtype}; q, k and v must agree")
+    HV, K = t.g.shape[2:]
+    for name, x, count in (("A_log", t.A_log, HV), ("dt_bias", t.dt_bias, HV * K)):
+        if x is not None and x.numel() != count:
+            raise ValueError(f"{name} has {x.numel()} elements; it needs {count} (HV={HV}, K={K})")
+    if not pooled and t.initial_state is not None and tuple(t.initial_state.shape) != states:
+        raise ValueError(
+            f"initial_state has the shape {list(t.initial_state.shape)}; the states of this call "
+            f"are {list(states)}"
+        )
+    if t.cu_seqlens is not None and (t.cu_seqlens.dim() != 1 or t.cu_seqlens.is_floating_point()):
+        raise ValueError(
+            f"cu_seqlens is {t.cu_seqlens.dtype} of shape {list(t.cu_seqlens.shape)}; it is whole "
+            "numbers [N + 1]"
+        )

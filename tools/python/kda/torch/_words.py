@@ -1,0 +1,119 @@
+"""The arguments of FLA's calls that are no tensors: what they mean, and what FLA refuses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import torch
+
+from kda.problem import Gate
+from kda.torch import _call, _pool
+from kda.torch._call import Rule
+from kda.torch._tensors import Tensors
+
+
+class Words(NamedTuple):
+    """A call's arguments that are no tensors."""
+
+    scale: Optional[float]
+    output_final_state: bool
+    use_qk_l2norm_in_kernel: bool
+    use_gate_in_kernel: bool
+    use_beta_sigmoid_in_kernel: bool
+    allow_neg_eigval: bool
+    safe_gate: bool
+    lower_bound: Optional[float]
+    state_v_first: bool
+    chunk_size: int
+    recurrent: bool  # fused_recurrent_kda rather than chunk_kda
+
+
+def rule_of(
+    w: Words, state_type: torch.dtype = torch.float32, paging: _pool.Paging = _pool.Paging()
+) -> Rule:
+    """What the library computes for these words."""
+    gate, lower_bound = Gate.log_decay, -5.0
+    if w.use_gate_in_kernel:
+        gate = Gate.softplus
+        if w.lower_bound is not None:  # this alone decides, with or without safe_gate
+            gate, lower_bound = Gate.bounded, _call.lower_bound_of(w.lower_bound)
+    return Rule(
+        0.0 if w.scale is None else _call.scale_of(w.scale),
+        gate,
+        lower_bound,
+        w.use_beta_sigmoid_in_kernel,
+        w.allow_neg_eigval,
+        w.use_qk_l2norm_in_kernel,
+        w.state_v_first,
+        state_type,
+        paging,
+    )
+
+
+def check_packed(t: Tensors, pooled: bool) -> None:
+    if t.cu_seqlens is None:
+        return
+    if t.q.shape[0] != 1:
+        raise ValueError(
+            f"cu_seqlens packs all sequences into one row, so the batch size must be 1, not "
+            f"{t.q.shape[0]}: flatten the inputs to [1, T, ...] first"
+        )
+    sequences = t.cu_seqlens.shape[0] - 1
+    if not pooled and t.initial_state is not None and t.initial_state.shape[0] != sequences:
+        raise ValueError(
+            f"initial_state holds {t.initial_state.shape[0]} states; cu_seqlens has {sequences} "
+            "sequences"
+        )
+
+
+def check_gate(w: Words, t: Tensors) -> None:
+    if w.use_gate_in_kernel and t.A_log is None and w.lower_bound is None:
+        raise ValueError("A_log is missing: use_gate_in_kernel=True needs it or lower_bound")
+    if w.safe_gate and w.use_gate_in_kernel:
+        if w.lower_bound is None:
+            raise ValueError("lower_bound is missing: safe_gate with use_gate_in_kernel needs it")
+        if not -5 <= w.lower_bound < 0:
+            raise ValueError(f"lower_bound = {w.lower_bound}; safe_gate needs it in [-5, 0)")
+    if w.allow_neg_eigval and not w.use_beta_sigmoid_in_kernel:
+        raise ValueError("allow_neg_eigval=True needs use_beta_sigmoid_in_kernel=True")
+
+
+def check_shapes(w: Words, t: Tensors) -> None:
+    if t.q.dim() != 4 or t.v.dim() != 4:
+        raise ValueError(
+            f"q has the shape {list(t.q.shape)} and v {list(t.v.shape)}; they are [B, T, H, K] and "
+            "[B, T, HV, V]"
+        )
+    B, T, H, K = t.q.shape
+    HV = t.v.shape[2]
+    assert t.q.shape == t.k.shape, f"q is {list(t.q.shape)} and k {list(t.k.shape)}; must be equal"
+    if K > 256:
+        message = f"K = {K}; kda has kernels for at most 256 key channels a head"
+        if w.recurrent:  # where FLA has no limit
+            raise NotImplementedError(message)
+        raise AssertionError(message)
+    assert HV % H == 0, f"HV = {HV} value heads are no multiple of H = {H} query/key heads"
+    assert t.v.shape[:2] == (B, T), f"v is {list(t.v.shape)}; it must be [{B}, {T}, HV, V]"
+    if w.recurrent and t.beta.dim() == 4:
+        raise NotImplementedError(
+            "beta has four dimensions: a beta for each value channel is not there yet; pass "
+            "[B, T, HV]"
+        )
+    assert t.g.shape == (B, T, HV, K), f"g is {list(t.g.shape)}; it must be {[B, T, HV, K]}"
+    assert t.beta.shape == (B, T, HV), f"beta is {list(t.beta.shape)}; it must be {[B, T, HV]}"
+
+
+def check(w: Words, t: Tensors, pooled: bool = False) -> None:
+    """FLA's own refusals, in its order and with its types.  `pooled`: initial_state is a pool."""
+    check_packed(t, pooled)
+    if w.recurrent:
+        check_gate(w, t)
+    else:
+        if t.initial_state is not None:
+            assert t.initial_state.dtype == torch.float32, (
+                f"initial_state is {t.initial_state.dtype}; it must be float32"
+            )
+        if w.chunk_size not in (32, 64):
+            raise ValueError(f"chunk_size = {w.chunk_size}; it must be 32 or 64")
+        check_gate(w, t)
+    check_shapes(w, t)

@@ -1,0 +1,255 @@
+"""States in slots of a pool, as an inference engine keeps them.
+
+:func:`paged_kda` is prefill and decode on a pool; :func:`fused_recurrent_kda_fwd` is FLA's form of it.
+Indices are read on the device alone: a CUDA graph replays with other ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from kda.torch import _call, _ops, _tensors
+from kda.torch._call import Ready
+from kda.torch._pool import Paging, Slots
+from kda.torch._tensors import Tensors
+from kda.torch._words import Words, check, rule_of
+
+_ready: dict[Any, Ready] = {}
+
+
+def _launch(
+    words: tuple[Any, ...],
+    tensors: tuple[Any, ...],
+    slots: Optional[tuple[Any, ...]],
+    paging: tuple[Any, ...],
+    o: Tensor,
+) -> None:
+    """words, tensors, slots and paging are the tuples of those names; the states are written in place."""
+    if torch.is_grad_enabled():
+        _ops.refuse_gradients("fused_recurrent_kda_fwd", Tensors(*tensors))
+    state = tensors[7]
+    if _ops.is_traced(tensors[0]):
+        w, t = Words(*words), Tensors(*tensors)
+        check(w, t, slots is not None)
+        rule = rule_of(w, state.dtype, Paging(*paging))
+        if slots is None:
+            _ops.forward_out(rule, t, o, state)
+        else:
+            _ops.paged(rule, t, Slots(*slots), o)
+        return
+    named = None if slots is None else _tensors.signature_of_slots(slots)
+    key = (words, paging, _tensors.signature(tensors), named, _tensors.signature_of(o))
+    ready = _ready.get(key)
+    if ready is None:
+        w, t = Words(*words), Tensors(*tensors)
+        check(w, t, slots is not None)
+        if not o.is_contiguous() or o.dtype != t.q.dtype or o.device != t.q.device:
+            raise ValueError(
+                f"out is {o.dtype} on {o.device} with strides {list(o.stride())}; it must be "
+                f"contiguous and, as q, {t.q.dtype} on {t.q.device}"
+            )
+        rule = rule_of(w, state.dtype, Paging(*paging))
+        ready = _ops.ready_for(rule, t, True, None if slots is None else Slots(*slots))
+        if slots is None and ready.repair is not None:
+            _check_in_place(state)
+        if len(_ready) >= _ops.ROOM:
+            _ready.clear()
+        _ready[key] = ready
+    _call.launch(ready, tensors, o, state, slots)
+
+
+def _check_in_place(state: Tensor) -> None:
+    if not state.is_contiguous():
+        raise ValueError(
+            f"initial_state has strides {list(state.stride())}; to be overwritten in place without "
+            "ssm_state_indices it must be contiguous"
+        )
+
+
+def paged_kda(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    state_pool: Tensor,
+    ssm_state_indices: Tensor,
+    *,
+    initial_state_indices: Tensor | None = None,
+    num_accepted_tokens: Tensor | None = None,
+    checkpoint_indices: Tensor | None = None,
+    checkpoint_tokens: int = 0,
+    A_log: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    scale: float | None = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    lower_bound: float | None = None,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    mixed_lengths: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """KDA of N sequences whose states live in a pool; returns o and writes the states in place.
+
+    Other arguments are those of :func:`kda.torch.chunk_kda`.
+
+    Args:
+        state_pool: float32 or bfloat16 ``[slots, HV, K, V]``, with `state_v_first`
+            ``[slots, HV, V, K]``; a slot is contiguous, the distance between slots is free.
+        ssm_state_indices: int32 or int64 ``[N]``, each sequence's own slot, where it starts and where
+            its final state goes.  Negative or past the pool: padding, whose states are neither read
+            nor written and whose outputs are zero (untouched in a given `out`).  With more than one
+            column, ``[N, columns]``, the state after token t goes to the slot ``[n, t]``.
+        initial_state_indices: ``[N]``, where sequences start instead; negative: from zero.
+        num_accepted_tokens: ``[N]``, of the tokens of the call before: sequence n starts from the slot
+            ``ssm_state_indices[n, accepted - 1]``; from its first slot where it is zero or less.
+        checkpoint_indices: ``[N, columns]``; the state after ``(j + 1) * checkpoint_tokens`` tokens of
+            sequence n goes to the slot ``[n, j]``, to none where that is negative.
+        mixed_lengths: calls pack sequences of a few tokens beside long ones.
+        out: takes o, ``[B, T, HV, V]``, contiguous.
+    """
+    words = (
+        scale if scale is None else float(scale),
+        True,
+        use_qk_l2norm_in_kernel,
+        use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel,
+        allow_neg_eigval,
+        False,
+        lower_bound,
+        state_v_first,
+        64,
+        True,
+    )
+    if not use_gate_in_kernel:
+        A_log = dt_bias = None
+    zero_padding = False
+    if out is None:
+        # Tokens past the last packed sequence are no sequence's padding.
+        zero_padding = cu_seqlens is None
+        out = _new_output(v, zeroed=not zero_padding)
+    else:
+        assert out.shape == v.shape, f"out is {list(out.shape)}; it must be {list(v.shape)}"
+    _launch(
+        words,
+        (q, k, v, g, beta, A_log, dt_bias, state_pool, cu_seqlens),
+        (ssm_state_indices, initial_state_indices, num_accepted_tokens, checkpoint_indices),
+        (checkpoint_tokens, zero_padding, mixed_lengths),
+        out,
+    )
+    return out
+
+
+def _new_output(v: Tensor, zeroed: bool) -> Tensor:
+    make = torch.zeros_like if zeroed else torch.empty_like
+    return make(v, memory_format=torch.contiguous_format)
+
+
+def _gathered(
+    pool: Tensor | None, shape: list[int], indices: Tensor, accepted: Tensor | None
+) -> Any:
+    """The states that sequences start from, float32 and apart from the pool, and their slots."""
+    first = indices if indices.dim() == 1 else indices[:, 0]
+    if accepted is not None:
+        column = (accepted.long() - 1).clamp(0, indices.shape[1] - 1)
+        first = indices.gather(1, column[:, None]).squeeze(1)
+    count = 0 if pool is None else pool.shape[0]
+    valid = first >= 0
+    if pool is not None:
+        valid = valid & (first < count)
+    rows = torch.where(valid, torch.arange(first.shape[0], device=first.device), -1)
+    if pool is None:
+        return torch.zeros(shape, device=indices.device), rows
+    chosen = pool[first.clamp(0, count - 1).long()].float()
+    return chosen.masked_fill_(~valid[:, None, None, None], 0), rows
+
+
+def fused_recurrent_kda_fwd(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    A_log: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    scale: float | None = None,
+    output_final_state: bool = False,
+    inplace_final_state: bool = True,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    ssm_state_indices: Tensor | None = None,
+    num_accepted_tokens: Tensor | None = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    lower_bound: float | None = None,
+    out: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """``fla.ops.kda.fused_recurrent.fused_recurrent_kda_fwd``: returns ``(o, final_state)``.
+
+    With `ssm_state_indices` initial_state is a pool and :func:`paged_kda` says what happens; where
+    FLA reads or writes outside of what it is given, this does not: a negative slot is padding, no
+    accepted token starts from the first slot, and one slot for several tokens takes the last state.
+    With ``inplace_final_state=False`` the pool stays as it is and the final states are returned.
+    """
+    if inplace_final_state:
+        assert initial_state is not None, "inplace_final_state=True needs initial_state"
+    elif ssm_state_indices is None and out is None:
+        from kda.torch.fla import fused_recurrent_kda
+
+        return fused_recurrent_kda(
+            q, k, v, g, beta, A_log, dt_bias, scale, initial_state, output_final_state,
+            use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel,
+            allow_neg_eigval, lower_bound, state_v_first, cu_seqlens,
+        )  # fmt: skip
+    state = initial_state
+    N = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    K, (HV, V) = q.shape[3], v.shape[2:]
+    if not inplace_final_state:
+        shape = [N, HV, V, K] if state_v_first else [N, HV, K, V]
+        if ssm_state_indices is not None:
+            state, rows = _gathered(state, shape, ssm_state_indices, num_accepted_tokens)
+            ssm_state_indices, num_accepted_tokens = rows, None
+        elif state is None:
+            state = torch.zeros(shape, device=q.device)
+        else:
+            state = state.float().clone()
+    assert state is not None
+    if ssm_state_indices is not None:
+        out = paged_kda(
+            q, k, v, g, beta, state, ssm_state_indices, num_accepted_tokens=num_accepted_tokens,
+            A_log=A_log, dt_bias=dt_bias, scale=scale,
+            use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, use_gate_in_kernel=use_gate_in_kernel,
+            use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
+            allow_neg_eigval=allow_neg_eigval, lower_bound=lower_bound,
+            state_v_first=state_v_first, cu_seqlens=cu_seqlens, out=out,
+        )  # fmt: skip
+    else:
+        if state.dtype not in (torch.float32, torch.bfloat16):
+            raise NotImplementedError(
+                f"initial_state is {state.dtype}; kda keeps states in float32 or bfloat16"
+            )
+        _check_in_place(state)
+        if out is None:
+            out = _new_output(v, zeroed=cu_seqlens is not None)
+        else:
+            assert out.shape == v.shape, f"out is {list(out.shape)}; it must be {list(v.shape)}"
+        words = (
+            scale if scale is None else float(scale), True, use_qk_l2norm_in_kernel,
+            use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound,
+            state_v_first, 64, True,
+        )  # fmt: skip
+        if not use_gate_in_kernel:
+            A_log = dt_bias = None
+        tensors = (q, k, v, g, beta, A_log, dt_bias, state, cu_seqlens)
+        _launch(words, tensors, None, (0, False, False), out)
+    return out, state if inplace_final_state or output_final_state else None
