@@ -13,7 +13,8 @@ constexpr const char* kDecode = "decode";
 constexpr const char* kServing = "serving";
 
 struct Request {
-  std::vector<std::string> problems;    // case names and words, as typed
+  std::vector<std::string> problems;    // case and model names and words, as typed
+  int tp = 0;                           // devices that split a model's heads; 0: not said
   std::string suite;                    // "prefill", one of the above or empty
   std::vector<std::string> regimes;     // empty: all three for the suite prefill, else strong
   std::vector<std::string> strategies;  // empty: the planner's choice

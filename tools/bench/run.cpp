@@ -12,6 +12,7 @@
 #include "cli/cases.hpp"
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
+#include "cli/suites.hpp"
 
 namespace kda::bench {
 namespace {
@@ -29,7 +30,9 @@ std::vector<Subject> subjects_asked(const Request& request) {
   if (request.suite == kServing) {
     subjects = cli::serving_suite(cli::serving_problems(), request.regimes);
   }
-  for (const std::string& text : cli::group_words(request.problems)) {
+  std::vector<std::string> groups = cli::group_words(request.problems);
+  if (request.tp > 0) groups = must(cli::with_tp(std::move(groups), request.tp));
+  for (const std::string& text : groups) {
     for (Subject& subject : must(cli::subjects_of(text, request.regimes))) {
       subjects.push_back(std::move(subject));
     }

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "cli/failure.hpp"
 #include "cli/words.hpp"
 #include "plan/plan.hpp"
 
@@ -31,7 +32,7 @@ std::vector<Wanted> wanted_variants(const std::vector<std::string>& strategies,
                                     const std::vector<std::string>& tunings) {
   std::vector<std::string> texts;
   for (const std::string& tuning : tunings) {
-    for (std::string& text : cli::expand(tuning)) texts.push_back(std::move(text));
+    for (std::string& text : cli::must(cli::expand(tuning))) texts.push_back(std::move(text));
   }
   if (texts.empty()) texts.emplace_back();
   std::vector<Wanted> wanted;

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/text.hpp"
 #include "cli/failure.hpp"
+#include "cli/presets.hpp"
 #include "cli/words.hpp"
 #include "problem/problem.hpp"
 #include "reference/dtype.hpp"
@@ -18,18 +21,47 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
-// A text taken apart: an optional case, words of kda::Problem, and the two words of our own.
+// A text taken apart: an optional case or model, words of kda::Problem, and the words of our own.
 struct Parts {
   const reference::Case* row = nullptr;
+  const Preset* preset = nullptr;
   std::string words;
-  std::optional<std::string> regime, seqlens;
+  std::optional<std::string> regime, seqlens, tp;
+
+  std::string name() const { return row != nullptr ? row->name : preset ? preset->name : ""; }
 };
+
+// Longer spellings of the problem's letters.
+constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {
+    {"tokens", "T"},       {"sequences", "N"}, {"heads", "H"},
+    {"value_heads", "HV"}, {"key_dim", "K"},   {"value_dim", "V"}};
+
+std::string with_short_names(std::string_view text) {
+  std::vector<std::string> words;
+  for (const std::string_view word : base::words(text)) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const auto* found = std::find_if(std::begin(kLongNames), std::end(kLongNames),
+                                     [&](auto& each) { return each.first == word.substr(0, equals); });
+    const bool is_long = equals < word.size() && found != std::end(kLongNames);
+    words.push_back(std::string(is_long ? found->second : word.substr(0, equals)) +
+                    std::string(word.substr(equals)));
+  }
+  return base::join(words, " ");
+}
 
 Status wrong(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
 std::string known_cases() {
   std::string names;
   for (const reference::Case& row : reference::cases()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+  }
+  return names;
+}
+
+std::string known_models() {
+  std::string names;
+  for (const Preset& row : presets()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
   }
   return names;
@@ -43,14 +75,21 @@ Result<Parts> take_apart(const std::string& text) {
       continue;
     }
     const reference::Case* row = reference::find_case(word);
-    if (row == nullptr) {
+    const Preset* preset = find_preset(word);
+    if (row == nullptr && preset == nullptr) {
       return wrong(
-          fmt::format("there is no case \"{}\"; there are {}, and problems in words such as "
-                      "\"T=8192 H=64 gate_regime=weak\"",
-                      word, known_cases()));
+          fmt::format("there is no case \"{}\"; there are {}, the models {}, and problems in words "
+                      "such as \"T=8192 H=64 gate_regime=weak\"",
+                      word, known_cases(), known_models()));
     }
-    if (parts.row != nullptr) return wrong(fmt::format("\"{}\" names two cases", text));
+    if (!parts.name().empty()) return wrong(fmt::format("\"{}\" names two cases", text));
     parts.row = row;
+    parts.preset = preset;
+  }
+  parts.tp = take(parts.words, "tp");
+  if (parts.tp && parts.preset == nullptr) {
+    return wrong(fmt::format("tp splits the heads of a model; \"{}\" names none of {}", text,
+                             known_models()));
   }
   parts.regime = take(parts.words, "gate_regime");
   parts.seqlens = take(parts.words, "seqlens");
@@ -67,11 +106,21 @@ bool names(const std::string& words, std::string_view name) {
 }
 
 // The base that the words change: what follows from a changed word is left to problem::complete.
-Problem base_of(const Parts& parts) {
+Result<Problem> base_of(const Parts& parts) {
   Problem base;
   base.initial_state = true;
   base.final_state = true;
   if (parts.row != nullptr) base = reference::problem_of(*parts.row);
+  if (parts.preset != nullptr) {
+    const std::optional<std::int64_t> tp = base::parse_integer(parts.tp.value_or("1"));
+    if (!tp || *tp < 1 || *tp > parts.preset->heads) {
+      return wrong(fmt::format("tp is \"{}\"; it wants a number that divides the {} heads of {}",
+                               *parts.tp, parts.preset->heads, parts.preset->name));
+    }
+    const Result<Problem> share = problem_of(*parts.preset, static_cast<int>(*tp));
+    if (!share) return share.status();
+    base = *share;
+  }
   if (names(parts.words, "H")) base.value_heads = 0;
   base.scale = 0;
   return base;
@@ -101,7 +150,9 @@ Lengths even_lengths(std::int64_t tokens, int sequences) {
 }
 
 Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
-  Result<Problem> parsed = problem::parse(parts.words, base_of(parts));
+  const Result<Problem> base = base_of(parts);
+  if (!base) return base.status();
+  Result<Problem> parsed = problem::parse(parts.words, *base);
   if (!parsed) {
     return Status(parsed.status().code(), parsed.status().message() + "; and gate_regime, seqlens");
   }
@@ -139,10 +190,34 @@ Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
   subject.cu_seqlens = reference::cu_seqlens_of(lengths);
   subject.regime = regime;
   if (parts.row != nullptr && parts.words.empty() && !parts.seqlens) subject.peers = parts.row;
-  subject.name = parts.row != nullptr ? parts.row->name : "";
+  subject.name = parts.name();
+  if (parts.tp) subject.name += " tp=" + *parts.tp;
   if (!parts.words.empty()) subject.name += (subject.name.empty() ? "" : " ") + parts.words;
   if (parts.seqlens) subject.name += " seqlens=" + *parts.seqlens;
   return subject;
+}
+
+// Lists expanded; a model of which nothing says what it runs, with each of its usual runs.
+Result<std::vector<std::string>> texts_of(const std::string& text) {
+  const Result<std::vector<std::string>> spelt = expand(with_short_names(text), {"seqlens"});
+  if (!spelt) return spelt;
+  std::vector<std::string> texts;
+  for (const std::string& words : *spelt) {
+    const std::vector<std::string_view> pieces = base::words(words);
+    const bool is_model = std::any_of(pieces.begin(), pieces.end(), [](std::string_view word) {
+      return find_preset(word) != nullptr;
+    });
+    if (!is_model || names(words, "T") || names(words, "N") || names(words, "seqlens")) {
+      texts.push_back(words);
+      continue;
+    }
+    for (const char* run : usual_runs()) {
+      const Result<std::vector<std::string>> runs = expand(run);
+      if (!runs) return runs;
+      for (const std::string& each : *runs) texts.push_back(words + " " + each);
+    }
+  }
+  return texts;
 }
 
 }  // namespace
@@ -166,7 +241,9 @@ std::vector<std::string> group_words(const std::vector<std::string>& arguments) 
 Result<std::vector<Subject>> subjects_of(const std::string& text,
                                          const std::vector<std::string>& regimes) {
   std::vector<Subject> subjects;
-  for (const std::string& words : expand(text, {"seqlens"})) {
+  const Result<std::vector<std::string>> texts = texts_of(text);
+  if (!texts) return texts.status();
+  for (const std::string& words : *texts) {
     const Result<Parts> parts = take_apart(words);
     if (!parts) return parts.status();
     std::vector<std::string> wanted = regimes;
@@ -181,69 +258,18 @@ Result<std::vector<Subject>> subjects_of(const std::string& text,
   return subjects;
 }
 
-std::vector<Subject> suite(const std::vector<std::string>& regimes) {
-  std::vector<std::string> wanted = regimes;
-  if (wanted.empty()) wanted = {"strong", "weak", "mixed"};
-  std::vector<Subject> subjects;
-  for (const reference::Case& row : reference::cases()) {
-    for (const std::string& regime : wanted) {
-      subjects.push_back(
-          {row.name, reference::problem_of(row), reference::cu_seqlens_of(row), regime, &row});
+Result<std::vector<std::string>> with_tp(std::vector<std::string> groups, int tp) {
+  bool any = false;
+  for (std::string& group : groups) {
+    for (const std::string_view word : base::words(group)) {
+      if (find_preset(word) == nullptr) continue;
+      group += fmt::format(" tp={}", tp);
+      any = true;
+      break;
     }
   }
-  return subjects;
-}
-
-std::vector<Subject> linear_suite(const std::vector<std::string>& regimes) {
-  std::vector<Subject> subjects;
-  for (const int heads : {4, 8, 32}) {
-    const std::string words = fmt::format("T=8192,32768,131072,524288,1048576 H={}", heads);
-    for (Subject& subject : must(subjects_of(words, regimes))) {
-      subjects.push_back(std::move(subject));
-    }
-  }
-  return subjects;
-}
-
-std::vector<Subject> serving_suite(std::span<const char* const> problems,
-                                   const std::vector<std::string>& regimes) {
-  std::vector<Subject> subjects;
-  for (const char* words : problems) {
-    for (Subject& subject : must(subjects_of(words, regimes))) {
-      subjects.push_back(std::move(subject));
-    }
-  }
-  return subjects;
-}
-
-std::span<const char* const> decode_problems() {
-  static constexpr const char* kProblems[] = {
-      "T=1 N=1 H=32 pool=1 state=f32,bf16",
-      "T=8 N=8 H=32 pool=1 state=f32,bf16",
-      "T=64 N=64 H=32 pool=1 state=f32,bf16",
-      "T=256 N=256 H=32 pool=1 state=f32,bf16",
-      "T=256 N=256 H=32 pool=1 layout=key_first",
-      "T=256 N=256 H=32",
-      "T=256 N=64 H=32 pool=1",
-      "T=256 N=64 H=32 pool=1 drafts=1",
-      "T=64 N=64 H=16 HV=64 pool=1",
-      "T=64 N=64 H=32 pool=1 varlen=1 slots=i64",
-  };
-  return kProblems;
-}
-
-std::span<const char* const> serving_problems() {
-  static constexpr const char* kProblems[] = {
-      "T=8192 H=64 pool=1",
-      "T=8192 H=64 pool=1 checkpoint=64",
-      "T=8192 H=16 pool=1",
-      "T=8192 H=16 pool=1 checkpoint=64",
-      "H=16 pool=1 seqlens=8192",
-      "H=16 pool=1 seqlens=256x1",
-      "H=16 pool=1 seqlens=256x1,8192",
-      "H=16 pool=1 mixed=1 seqlens=256x1,8192",
-  };
-  return kProblems;
+  if (any) return groups;
+  return wrong(fmt::format("--tp {} splits the heads of a model; name one of {}", tp, known_models()));
 }
 
 double floor_bytes(const Problem& problem) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/failure.hpp"
+#include "cli/suites.hpp"
 #include "cli/words.hpp"
 #include "problem/problem.hpp"
 #include "strategy/table.hpp"
@@ -25,9 +26,11 @@ std::vector<Target> targets_of(const Request& request, const std::vector<std::st
 
 std::vector<cli::Subject> problems_of(const Request& request) {
   // One regime stands for all: the gate's values change nothing that is compiled.
-  if (request.problems.empty()) return cli::suite({"strong"});
+  if (request.problems.empty() && request.tp == 0) return cli::suite({"strong"});
+  std::vector<std::string> groups = cli::group_words(request.problems);
+  if (request.tp > 0) groups = must(cli::with_tp(std::move(groups), request.tp));
   std::vector<cli::Subject> subjects;
-  for (const std::string& text : cli::group_words(request.problems)) {
+  for (const std::string& text : groups) {
     for (cli::Subject& subject : must(cli::subjects_of(text, {}))) {
       subjects.push_back(std::move(subject));
     }
@@ -38,7 +41,7 @@ std::vector<cli::Subject> problems_of(const Request& request) {
 cli::Subject problem_of(const Request& request) {
   if (request.problems.empty()) {
     throw cli::Failure(cli::kBadCommand,
-                       "name a case or a problem in words, such as \"T=8192 H=64\"; "
+                       "name a case, a model or a problem in words, such as \"T=8192 H=64\"; "
                        "kda-tune list shows the cases");
   }
   std::vector<cli::Subject> subjects = problems_of(request);
@@ -60,7 +63,7 @@ std::vector<kda::Options> choices_of(const Request& request) {
   for (const std::string& name : strategies) {
     std::vector<std::string> tunings;
     for (const std::string& text : request.tunings) {
-      for (std::string& tuning : cli::expand(text)) tunings.push_back(std::move(tuning));
+      for (std::string& tuning : must(cli::expand(text))) tunings.push_back(std::move(tuning));
     }
     const strategy::Strategy* named = strategy::find(name);
     if (request.every_tuning && named != nullptr) {

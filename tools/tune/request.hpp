@@ -13,7 +13,8 @@ namespace kda::tune_tool {
 struct Request {
   cli::Output output;
   std::string cache_dir;              // empty: as the library
-  std::vector<std::string> problems;  // case names and words, as typed
+  std::vector<std::string> problems;  // case and model names and words, as typed
+  int tp = 0;                         // devices that split a model's heads; 0: not said
   std::vector<std::string> archs;     // "sm_90a", "h200", ...; empty: the device present
   std::vector<std::string> strategies, tunings;
   bool every_tuning = false;  // build: the whole space

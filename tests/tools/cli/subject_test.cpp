@@ -98,28 +98,43 @@ TEST_CASE("loose words belong to the argument before them", "[tools]") {
   CHECK(cli::group_words({"T=8 H=4", "T=9 H=4"}) == Texts{"T=8 H=4", "T=9 H=4"});
 }
 
-TEST_CASE("the linear suite goes to a million tokens at 4, 8 and 32 heads", "[tools]") {
-  const std::vector<cli::Subject> all = cli::linear_suite({});
-  CHECK(all.size() == 15);
-  CHECK(all.front().name == "T=8192 H=4");
-  CHECK(all.front().regime == "strong");
-  CHECK(all.back().problem.heads == 32);
-  CHECK(all.back().problem.max_tokens == 1048576);
-  CHECK(all.back().problem.final_state);
-  CHECK(cli::linear_suite({"weak", "mixed"}).size() == 30);
+TEST_CASE("the problem's letters have longer spellings, with ranges", "[tools]") {
+  const auto listed = cli::subjects_of("tokens=64 heads=16..64:16 key_dim=64,128", {});
+  REQUIRE(listed);
+  REQUIRE(listed->size() == 8);
+  CHECK(listed->front().name == "T=64 H=16 K=64");
+  CHECK(listed->back().problem.heads == 64);
+  CHECK(listed->back().problem.key_dim == 128);
 }
 
-TEST_CASE("the suite is every case in three regimes, neighbours by case", "[tools]") {
-  const std::vector<cli::Subject> all = cli::suite({});
-  CHECK(all.size() == 3 * reference::cases().size());
-  CHECK(all[0].name == all[2].name);
-  CHECK(cli::suite({"weak"}).size() == reference::cases().size());
+TEST_CASE("a model with words is its layers' problem", "[tools]") {
+  const cli::Subject subject = one("kimi-linear-48b tp=4 T=8192");
+  CHECK(subject.name == "kimi-linear-48b tp=4 T=8192");
+  CHECK(subject.problem.heads == 8);
+  CHECK(subject.problem.value_heads == 8);
+  CHECK(subject.problem.gate == Gate::softplus);
+  CHECK(subject.problem.final_state);
+  CHECK(one("kimi-k3 seqlens=3,5").problem.max_sequences == 2);
+  CHECK(one("glm-5.3-flash T=64 state=bf16").problem.state_type == DType::bf16);
 }
 
-TEST_CASE("floor_bytes over 4.27 TB/s is the floor of peers.md", "[tools]") {
-  for (const cli::Subject& subject : cli::suite({"strong"})) {
-    INFO(subject.name);
-    const double microseconds = cli::floor_bytes(subject.problem) / 4.27e6;
-    CHECK(microseconds == Approx(subject.peers->floor).epsilon(0.02).margin(0.8));
-  }
+TEST_CASE("a model alone is its usual runs", "[tools]") {
+  const auto runs = cli::subjects_of("kimi-k3 tp=1,8", {});
+  REQUIRE(runs);
+  REQUIRE(runs->size() == 10);
+  CHECK(runs->front().problem.heads == 96);
+  CHECK(runs->back().problem.heads == 12);
+  CHECK(runs->back().problem.max_sequences == 64);
+}
+
+TEST_CASE("tp must divide a model's heads, and wants a model", "[tools]") {
+  CHECK_THAT(refusal("kimi-linear-48b tp=3 T=64"), test::contains("32 heads"));
+  CHECK_THAT(refusal("kimi-linear-48b tp=0 T=64"), test::contains("divides"));
+  CHECK_THAT(refusal("kimi-linear-48b tp=x T=64"), test::contains("\"x\""));
+  CHECK_THAT(refusal("h64 tp=4"), test::contains("kimi-k3"));
+  CHECK_THAT(refusal("kimi-linear-49b"), test::contains("kimi-linear-48b"));
+  const auto groups = cli::with_tp({"kimi-k3 T=1", "h64"}, 4);
+  REQUIRE(groups);
+  CHECK(*groups == Texts{"kimi-k3 T=1 tp=4", "h64"});
+  CHECK_FALSE(cli::with_tp({"h64"}, 4));
 }

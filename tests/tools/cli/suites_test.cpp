@@ -1,0 +1,32 @@
+#include "cli/suites.hpp"
+
+#include "support/catch.hpp"
+
+using namespace kda;
+using kda::test::Approx;
+
+TEST_CASE("the linear suite goes to a million tokens at 4, 8 and 32 heads", "[tools]") {
+  const std::vector<cli::Subject> all = cli::linear_suite({});
+  CHECK(all.size() == 15);
+  CHECK(all.front().name == "T=8192 H=4");
+  CHECK(all.front().regime == "strong");
+  CHECK(all.back().problem.heads == 32);
+  CHECK(all.back().problem.max_tokens == 1048576);
+  CHECK(all.back().problem.final_state);
+  CHECK(cli::linear_suite({"weak", "mixed"}).size() == 30);
+}
+
+TEST_CASE("the suite is every case in three regimes, neighbours by case", "[tools]") {
+  const std::vector<cli::Subject> all = cli::suite({});
+  CHECK(all.size() == 3 * reference::cases().size());
+  CHECK(all[0].name == all[2].name);
+  CHECK(cli::suite({"weak"}).size() == reference::cases().size());
+}
+
+TEST_CASE("floor_bytes over 4.27 TB/s is the floor of peers.md", "[tools]") {
+  for (const cli::Subject& subject : cli::suite({"strong"})) {
+    INFO(subject.name);
+    const double microseconds = cli::floor_bytes(subject.problem) / 4.27e6;
+    CHECK(microseconds == Approx(subject.peers->floor).epsilon(0.02).margin(0.8));
+  }
+}
