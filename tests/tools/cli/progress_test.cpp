@@ -1,30 +1,84 @@
 #include "cli/progress.hpp"
 
+#include <pty.h>
+#include <unistd.h>
+
 #include "support/catch.hpp"
 #include "tools/run_tool.hpp"
 
 using namespace kda;
 
-TEST_CASE("off a terminal, progress is plain lines", "[tools]") {
+TEST_CASE("off a terminal, progress is a plain line now and then", "[tools]") {
   std::FILE* file = std::tmpfile();
   {
-    cli::Progress progress(file, 2, false);
+    cli::Progress progress(file, 2, {});
     progress.step("first");
+    progress.within(0.5, "timing 5 of 10");
     progress.note("h64: skipped");
+    progress.step("second");  // well within 10 s
+  }
+  CHECK(test::text_of(file) == "0 s so far, 1/2  first\nh64: skipped\n");
+}
+
+TEST_CASE("a line says what the step is at and how long is left", "[tools]") {
+  std::FILE* file = std::tmpfile();
+  {
+    cli::Progress progress(file, 2, {.between_lines = std::chrono::seconds(0)});
+    progress.step("first");
+    progress.within(0.5, "timing 5 of 10");
     progress.step("second");
   }
-  const std::string text = test::text_of(file);
-  CHECK_THAT(text, test::contains("[1/2]"));
-  CHECK_THAT(text, test::contains("first\nh64: skipped\n[2/2]"));
-  CHECK(text.find('\r') == std::string::npos);
+  CHECK(test::text_of(file) ==
+        "0 s so far, 1/2  first\n"
+        "0 s so far, 1/2, 0 s left  first: timing 5 of 10\n"
+        "0 s so far, 2/2, 0 s left  second\n");
+}
+
+TEST_CASE("a limit bounds the time left", "[tools]") {
+  std::FILE* file = std::tmpfile();
+  {
+    cli::Progress progress(file, 1000, {.limit_seconds = 125});
+    progress.step("first");
+  }
+  CHECK(test::text_of(file) == "0 s so far, 1/1000, 2:05 min left  first\n");
 }
 
 TEST_CASE("quiet progress says nothing", "[tools]") {
   std::FILE* file = std::tmpfile();
   {
-    cli::Progress progress(file, 1, true);
+    cli::Progress progress(file, 1, {.quiet = true});
     progress.step("first");
+    progress.within(0.5, "detail");
     progress.note("note");
   }
   CHECK(test::text_of(file).empty());
+}
+
+TEST_CASE("on a terminal, progress is one bar no wider than it, wiped out at the end", "[tools]") {
+  int master = -1, slave = -1;
+  const winsize size{24, 60, 0, 0};
+  REQUIRE(openpty(&master, &slave, nullptr, nullptr, &size) == 0);
+  std::FILE* terminal = fdopen(slave, "w");
+  {
+    cli::Progress progress(terminal, 4, {});
+    progress.step("h64 with a name that is much too long for a line of this width");
+  }
+  std::fflush(terminal);
+  char bytes[512];
+  const ssize_t n = read(master, bytes, sizeof bytes);
+  REQUIRE(n > 0);
+  const std::string text(bytes, static_cast<std::size_t>(n));
+  const std::size_t bar = text.find("[.");
+  CHECK(text.find('\r', bar) - bar == 59);
+  CHECK_THAT(text, test::contains("[........................] 1/4  h64"));
+  CHECK(text.ends_with("\r\033[K"));
+  std::fclose(terminal);
+  close(master);
+}
+
+TEST_CASE("durations are short for people", "[tools]") {
+  CHECK(cli::duration_text(-1) == "0 s");
+  CHECK(cli::duration_text(59.4) == "59 s");
+  CHECK(cli::duration_text(125) == "2:05 min");
+  CHECK(cli::duration_text(3725) == "1:02 h");
 }

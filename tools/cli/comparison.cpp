@@ -1,0 +1,203 @@
+#include "cli/comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "base/text.hpp"
+
+namespace kda::cli {
+namespace {
+
+constexpr const char* kNames[] = {"SAME",  "FAST",   "SLOW", "AMBG",
+                                  "BROKE", "MENDED", "GONE", "NEW"};
+// Two runs this noisy cannot be called the same.
+constexpr double kTooNoisy = 0.05;
+
+std::string text_in(const Json& row, const char* name) {
+  const auto at = row.find(name);
+  return at != row.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+// gpu_us of kda-bench, time_us of kda-tune and wisdom.
+std::optional<measure::Summary> time_in(const Json& row) {
+  for (const char* name : {"gpu_us", "time_us"}) {
+    const auto at = row.find(name);
+    if (at == row.end() || !at->is_object()) continue;
+    const double median = at->value("median", 0.0);
+    if (!(median > 0)) return std::nullopt;
+    return measure::Summary{at->value("n", std::size_t{0}), median, at->value("iqr", 0.0),
+                            at->value("min", median)};
+  }
+  return std::nullopt;
+}
+
+bool is_result(const Json& row) {
+  return row.is_object() && (row.contains("problem") || row.contains("words")) &&
+         (row.contains("gpu_us") || row.contains("time_us") || row.contains("status"));
+}
+
+// What both runs were asked: the problem by its words where the row has them.
+std::string variant_of(const Json& row) {
+  std::string text = text_in(row, "wanted_strategy");
+  const std::string tuning = text_in(row, "wanted_tuning");
+  if (!tuning.empty()) text += (text.empty() ? "" : " ") + tuning;
+  return text;
+}
+
+std::string question_of(const Json& row) {
+  const std::string words = text_in(row, "words");
+  return (words.empty() ? text_in(row, "problem") : words) + "|" + row.value("cu_seqlens", Json()).dump() +
+         "|" + row.value("lengths", Json()).dump() + "|" + text_in(row, "regime") + "|" +
+         variant_of(row);
+}
+
+// Rows by question, in the file's order; a question asked twice is told apart by its number.
+std::vector<std::pair<std::string, const Json*>> by_question(const Json& rows) {
+  std::map<std::string, int> seen;
+  std::vector<std::pair<std::string, const Json*>> all;
+  for (const Json& row : rows) {
+    const std::string question = question_of(row);
+    all.emplace_back(fmt::format("{}#{}", question, ++seen[question]), &row);
+  }
+  return all;
+}
+
+std::string choice_of(const Json& row) {
+  const std::string strategy = text_in(row, "strategy");
+  const std::string tuning = text_in(row, "tuning");
+  return tuning.empty() ? strategy : strategy + " " + tuning;
+}
+
+Json row_of(const Json& first, const Json* second, double threshold) {
+  const Json& named = first.empty() ? *second : first;
+  Json row = {{"problem", text_in(named, "problem")},
+              {"regime", text_in(named, "regime")},
+              {"variant", variant_of(named)}};
+  for (const char* name : {"regime", "variant"}) {
+    if (text_in(row, name).empty()) row.erase(name);
+  }
+  const auto a = first.empty() ? std::nullopt : time_in(first);
+  const auto b = second == nullptr ? std::nullopt : time_in(*second);
+  if (a) row["first_us"] = a->median;
+  if (b) row["second_us"] = b->median;
+  Verdict verdict = Verdict::same;
+  if (second == nullptr) {
+    verdict = Verdict::gone;
+  } else if (first.empty()) {
+    verdict = Verdict::added;
+  } else if (a && b) {
+    const Judged judged = judge(*a, *b, threshold);
+    verdict = judged.verdict;
+    row["change_percent"] = 100 * judged.change;
+    row["noise_percent"] = 100 * judged.noise;
+    if (choice_of(first) != choice_of(*second)) {
+      row["note"] = fmt::format("{}, was {}", choice_of(*second), choice_of(first));
+    }
+  } else if (a || b) {
+    verdict = a ? Verdict::broke : Verdict::mended;
+    row["note"] = text_in(a ? *second : first, "status");
+  } else {
+    row["note"] = "timed in neither";
+  }
+  row["verdict"] = name_of(verdict);
+  return row;
+}
+
+Json summary_of(const Json& rows) {
+  Json summary = {{"rows", rows.size()}};
+  double logs = 0;
+  int timed = 0;
+  std::map<std::string, int> counts;
+  for (const Json& row : rows) {
+    ++counts[text_in(row, "verdict")];
+    if (!row.contains("change_percent")) continue;
+    logs += std::log1p(row["change_percent"].get<double>() / 100);
+    ++timed;
+  }
+  for (const char* name : kNames) {
+    if (counts[name] > 0) summary[base::lower(name)] = counts[name];
+  }
+  if (timed > 0) summary["second_over_first"] = std::exp(logs / timed);
+  return summary;
+}
+
+}  // namespace
+
+const char* name_of(Verdict verdict) noexcept {
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+Judged judge(const measure::Summary& first, const measure::Summary& second, double threshold) {
+  Judged judged{Verdict::same, second.median / first.median - 1,
+                std::hypot(first.noise(), second.noise())};
+  const double apart = std::abs(judged.change);
+  if (apart <= threshold) {
+    if (judged.noise > std::max(threshold, kTooNoisy)) judged.verdict = Verdict::ambg;
+  } else if (apart <= judged.noise) {
+    judged.verdict = Verdict::ambg;
+  } else {
+    judged.verdict = judged.change < 0 ? Verdict::fast : Verdict::slow;
+  }
+  return judged;
+}
+
+Result<Json> read_results(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return Status(Code::invalid_argument, fmt::format("{} cannot be read", path));
+  Json found = Json::array();
+  const auto add = [&](const Json& rows) {
+    for (const Json& row : rows) {
+      if (is_result(row)) found.push_back(row);
+    }
+  };
+  const Json whole = Json::parse(text.str(), nullptr, false);
+  if (whole.is_array()) {
+    add(whole);
+  } else if (is_result(whole)) {
+    found.push_back(whole);
+  } else if (whole.is_object()) {
+    for (const auto& [section, rows] : whole.items()) {
+      if (rows.is_array()) add(rows);
+    }
+  } else {
+    for (const std::string_view line : base::split(text.str(), '\n')) {
+      const Json row = Json::parse(line, nullptr, false);
+      if (is_result(row)) found.push_back(row);
+    }
+  }
+  if (!found.empty()) return found;
+  return Status(Code::invalid_argument,
+                fmt::format("{} holds no results; kda-bench --json, kda-tune tune -o json or "
+                            "kda-tune wisdom export write some",
+                            path));
+}
+
+Comparison compare(const Json& first, const Json& second, double threshold) {
+  const auto before = by_question(first);
+  std::map<std::string, const Json*> after;
+  const auto questions = by_question(second);
+  for (const auto& [question, row] : questions) after[question] = row;
+  Comparison comparison{Json::array(), {}};
+  for (const auto& [question, row] : before) {
+    const auto found = after.find(question);
+    comparison.rows.push_back(
+        row_of(*row, found == after.end() ? nullptr : found->second, threshold));
+    if (found != after.end()) after.erase(found);
+  }
+  for (const auto& [question, row] : questions) {
+    if (after.contains(question)) comparison.rows.push_back(row_of(Json::object(), row, threshold));
+  }
+  comparison.summary = summary_of(comparison.rows);
+  return comparison;
+}
+
+}  // namespace kda::cli
