@@ -214,6 +214,12 @@ std::vector<Wisdom::Listed> Wisdom::list() const {
       if (auto record = read_record(path)) listed.push_back({record, source, path});
     }
   }
+  {
+    const std::lock_guard lock(impl_->mutex);
+    for (const Known& each : impl_->added) {
+      if (each.path.empty()) listed.push_back({each.record, each.source, ""});  // no disk took it
+    }
+  }
   for (const char* line : shipped_lines()) {
     if (Result<Record> record = parse_record(line)) {
       listed.push_back({std::make_shared<const Record>(*std::move(record)), Source::shipped, ""});

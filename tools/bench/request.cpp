@@ -44,12 +44,18 @@ std::string words_help() {
          "\n(HV=0: as H; scale=0: 1/sqrt(K)), and\n"
          "  gate_regime=strong|weak|mixed   mean log decay -3 a token, -1e-3, both by channel\n"
          "  seqlens=1300,547,...            packed sequences; sets varlen, N and T\n"
-         "Any other value may be a list: T=1024,8192 is two problems.\n";
+         "Any other value may be a list or a range: T=1024,8192 is two problems, T=512..8192*2 "
+         "five,\n"
+         "H=16..64:16 four.  A model's name, kimi-linear-48b, is its layers' problem; tp=4 or --tp "
+         "4\n"
+         "splits the heads.\n";
 }
 
 void add_what(CLI::App& app, Request& request) {
-  app.add_option("problem", request.problems, "case names, or problems in words")
+  app.add_option("problem", request.problems, "case and model names, or problems in words")
       ->type_name("CASE|WORDS");
+  app.add_option("--tp", request.tp, "devices that split the heads of a model")
+      ->check(CLI::PositiveNumber);
   app.add_option("--suite", request.suite,
                  "prefill: all cases in the three gate regimes; linear: T from 8192 to 1048576")
       ->check(CLI::IsMember({"prefill", kLinear, kDecode, kServing}));

@@ -100,7 +100,7 @@ int run(const Request& request) {
                                     .command = request.command,
                                     .seed = request.seed};
   const Clock clock(request.time_budget);
-  cli::Progress progress(request.err, subjects.size(), request.quiet);
+  cli::Progress progress(request.err, subjects.size(), {.quiet = request.quiet});
   cli::Json rows = cli::Json::array();
   Tally tally;
   std::unique_ptr<Bench> bench;

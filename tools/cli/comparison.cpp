@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "base/text.hpp"
@@ -15,8 +16,7 @@
 namespace kda::cli {
 namespace {
 
-constexpr const char* kNames[] = {"SAME",  "FAST",   "SLOW", "AMBG",
-                                  "BROKE", "MENDED", "GONE", "NEW"};
+constexpr const char* kNames[] = {"SAME", "FAST", "SLOW", "AMBG", "BROKE", "MENDED", "GONE", "NEW"};
 // Two runs this noisy cannot be called the same.
 constexpr double kTooNoisy = 0.05;
 
@@ -53,9 +53,9 @@ std::string variant_of(const Json& row) {
 
 std::string question_of(const Json& row) {
   const std::string words = text_in(row, "words");
-  return (words.empty() ? text_in(row, "problem") : words) + "|" + row.value("cu_seqlens", Json()).dump() +
-         "|" + row.value("lengths", Json()).dump() + "|" + text_in(row, "regime") + "|" +
-         variant_of(row);
+  return (words.empty() ? text_in(row, "problem") : words) + "|" +
+         row.value("cu_seqlens", Json()).dump() + "|" + row.value("lengths", Json()).dump() + "|" +
+         text_in(row, "regime") + "|" + variant_of(row);
 }
 
 // Rows by question, in the file's order; a question asked twice is told apart by its number.
@@ -75,8 +75,9 @@ std::string choice_of(const Json& row) {
   return tuning.empty() ? strategy : strategy + " " + tuning;
 }
 
-Json row_of(const Json& first, const Json* second, double threshold) {
-  const Json& named = first.empty() ? *second : first;
+// Either may lack its partner: an empty object.
+Json row_of(const Json& first, const Json& second, double threshold) {
+  const Json& named = first.empty() ? second : first;
   Json row = {{"problem", text_in(named, "problem")},
               {"regime", text_in(named, "regime")},
               {"variant", variant_of(named)}};
@@ -84,11 +85,11 @@ Json row_of(const Json& first, const Json* second, double threshold) {
     if (text_in(row, name).empty()) row.erase(name);
   }
   const auto a = first.empty() ? std::nullopt : time_in(first);
-  const auto b = second == nullptr ? std::nullopt : time_in(*second);
+  const auto b = second.empty() ? std::nullopt : time_in(second);
   if (a) row["first_us"] = a->median;
   if (b) row["second_us"] = b->median;
   Verdict verdict = Verdict::same;
-  if (second == nullptr) {
+  if (second.empty()) {
     verdict = Verdict::gone;
   } else if (first.empty()) {
     verdict = Verdict::added;
@@ -97,12 +98,12 @@ Json row_of(const Json& first, const Json* second, double threshold) {
     verdict = judged.verdict;
     row["change_percent"] = 100 * judged.change;
     row["noise_percent"] = 100 * judged.noise;
-    if (choice_of(first) != choice_of(*second)) {
-      row["note"] = fmt::format("{}, was {}", choice_of(*second), choice_of(first));
+    if (choice_of(first) != choice_of(second)) {
+      row["note"] = fmt::format("{}, was {}", choice_of(second), choice_of(first));
     }
   } else if (a || b) {
     verdict = a ? Verdict::broke : Verdict::mended;
-    row["note"] = text_in(a ? *second : first, "status");
+    row["note"] = text_in(a ? second : first, "status");
   } else {
     row["note"] = "timed in neither";
   }
@@ -130,9 +131,7 @@ Json summary_of(const Json& rows) {
 
 }  // namespace
 
-const char* name_of(Verdict verdict) noexcept {
-  return kNames[static_cast<std::size_t>(verdict)];
-}
+const char* name_of(Verdict verdict) noexcept { return kNames[static_cast<std::size_t>(verdict)]; }
 
 Judged judge(const measure::Summary& first, const measure::Summary& second, double threshold) {
   Judged judged{Verdict::same, second.median / first.median - 1,
@@ -159,7 +158,8 @@ Result<Json> read_results(const std::string& path) {
       if (is_result(row)) found.push_back(row);
     }
   };
-  const Json whole = Json::parse(text.str(), nullptr, false);
+  const std::string all = text.str();
+  const Json whole = Json::parse(all, nullptr, false);
   if (whole.is_array()) {
     add(whole);
   } else if (is_result(whole)) {
@@ -169,7 +169,7 @@ Result<Json> read_results(const std::string& path) {
       if (rows.is_array()) add(rows);
     }
   } else {
-    for (const std::string_view line : base::split(text.str(), '\n')) {
+    for (const std::string_view line : base::split(all, '\n')) {
       const Json row = Json::parse(line, nullptr, false);
       if (is_result(row)) found.push_back(row);
     }
@@ -181,23 +181,23 @@ Result<Json> read_results(const std::string& path) {
                             path));
 }
 
-Comparison compare(const Json& first, const Json& second, double threshold) {
+Json compare(const Json& first, const Json& second, double threshold) {
   const auto before = by_question(first);
   std::map<std::string, const Json*> after;
   const auto questions = by_question(second);
   for (const auto& [question, row] : questions) after[question] = row;
-  Comparison comparison{Json::array(), {}};
+  const Json none = Json::object();
+  Json rows = Json::array();
   for (const auto& [question, row] : before) {
     const auto found = after.find(question);
-    comparison.rows.push_back(
-        row_of(*row, found == after.end() ? nullptr : found->second, threshold));
+    rows.push_back(row_of(*row, found == after.end() ? none : *found->second, threshold));
     if (found != after.end()) after.erase(found);
   }
   for (const auto& [question, row] : questions) {
-    if (after.contains(question)) comparison.rows.push_back(row_of(Json::object(), row, threshold));
+    if (after.contains(question)) rows.push_back(row_of(none, *row, threshold));
   }
-  comparison.summary = summary_of(comparison.rows);
-  return comparison;
+  Json summary = Json::array({summary_of(rows)});
+  return {{"compared", std::move(rows)}, {"summary", std::move(summary)}};
 }
 
 }  // namespace kda::cli

@@ -1,4 +1,5 @@
-// Two runs of kda-bench or kda-tune, row by row: what got faster, what slower, what the noise hides.
+// Two runs of kda-bench or kda-tune, row by row: what got faster, what slower, what the noise
+// hides.
 #pragma once
 
 #include <string>
@@ -32,10 +33,9 @@ Judged judge(const measure::Summary& first, const measure::Summary& second, doub
 // wisdom export wrote.  Fails with invalid_argument where it is none of these.
 Result<Json> read_results(const std::string& path);
 
-struct Comparison {
-  Json rows;     // problem, regime, variant, first_us, second_us, change, noise, verdict, note
-  Json summary;  // one row: how many of each verdict, the geometric mean of second over first
-};
-Comparison compare(const Json& first, const Json& second, double threshold);
+// {"compared": a row a question with problem, regime, variant, first_us, second_us, change_percent,
+// noise_percent, verdict, note; "summary": one row with how many of each verdict and the geometric
+// mean of second over first}
+Json compare(const Json& first, const Json& second, double threshold);
 
 }  // namespace kda::cli

@@ -150,8 +150,8 @@ std::string zsh(const Synopsis& synopsis, const Vocabulary& vocabulary) {
       }
       for (const std::string& name : argument.names) words += described(name, argument.about);
     }
-    lists += fmt::format("    '{}') known=({} ){} ;;\n", place_of(each), words,
-                         files ? "; _files" : "");
+    lists +=
+        fmt::format("    '{}') known=({} ){} ;;\n", place_of(each), words, files ? "; _files" : "");
   });
   return fmt::format(R"(#compdef {0}
 # zsh completion of {0}; source it after compinit, or put it as _{0} into a folder of $fpath.
@@ -186,7 +186,8 @@ std::string fish(const Synopsis& synopsis, const Vocabulary& vocabulary) {
     }
     for (const Argument& argument : each.arguments) {
       const Values values = values_of(argument, vocabulary);
-      const std::string words = values.words.empty() ? "" : " -a " + quoted(base::join(values.words, " "));
+      const std::string words =
+          values.words.empty() ? "" : " -a " + quoted(base::join(values.words, " "));
       if (argument.positional) {
         if (values.kind != Kind::words) lines += start + " -F\n";
         if (!words.empty()) lines += start + words + "\n";
@@ -196,11 +197,14 @@ std::string fish(const Synopsis& synopsis, const Vocabulary& vocabulary) {
       for (const std::string& name : argument.names) {
         names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       }
-      const char* takes = argument.value.empty() ? "" : values.kind == Kind::words ? " -x" : " -r -F";
+      const char* takes = argument.value.empty()       ? ""
+                          : values.kind == Kind::words ? " -x"
+                                                       : " -r -F";
       lines += start + names + takes + words + " -d " + quoted(argument.about) + "\n";
     }
   });
-  return fmt::format(R"(# fish completion of {0}; source it, or put it into ~/.config/fish/completions.
+  return fmt::format(
+      R"(# fish completion of {0}; source it, or put it into ~/.config/fish/completions.
 function _{1}_at
   set -l place ''
   set -l typed (commandline -opc)
@@ -214,7 +218,7 @@ function _{1}_at
 end
 complete -c {0} -f
 {3})",
-                     synopsis.name, function_of(synopsis), places(synopsis, " "), lines);
+      synopsis.name, function_of(synopsis), places(synopsis, " "), lines);
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ std::string argument_text(const Argument& argument) {
     head += fmt::format(" \\fI{}\\fR", roff(argument.value));
   }
   text += head + "\n" + roff(argument.about);
-  if (!argument.choices.empty() && argument.about.find(argument.choices.front()) == std::string::npos) {
+  if (!argument.choices.empty() &&
+      argument.about.find(argument.choices.front()) == std::string::npos) {
     text += "\nOne of " + roff(base::join(argument.choices, ", ")) + ".";
   }
   if (!argument.fallback.empty()) text += "\nDefault: " + roff(argument.fallback) + ".";
@@ -113,7 +114,7 @@ std::string environment_text() {
 
 std::string manual(const Synopsis& synopsis) {
   const std::string first = synopsis.about.substr(0, synopsis.about.find('\n'));
-  std::string text = fmt::format(".TH {} 1 {} \"kda {}\" \"kda\"\n", roff(upper(synopsis.name)), date(),
+  std::string text = fmt::format(".TH {} 1 \"\" \"kda {}\" \"kda\"\n", roff(upper(synopsis.name)),
                                  roff(version()));
   text += fmt::format(".SH NAME\n{} \\- {}\n", roff(synopsis.name),
                       roff(first.ends_with('.') ? first.substr(0, first.size() - 1) : first));

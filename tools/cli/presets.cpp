@@ -18,7 +18,8 @@ constexpr Preset kPresets[] = {
      "huggingface/transformers#48250 (linear_num_key_heads 32, linear_key_head_dim 128), arXiv "
      "2510.26692 (27 layers, 3 of 4 KDA); no gate_lower_bound, so the gate is softplus"},
     {"kimi-k3", "huggingface.co/moonshotai/Kimi-K3", 96, 128, 69, 93, Gate::bounded, -5,
-     "NVIDIA-NeMo/Megatron-Bridge#5130 (96 KDA heads; full attention every 4th layer and the 93rd)"},
+     "NVIDIA-NeMo/Megatron-Bridge#5130 (96 KDA heads; full attention every 4th layer and the "
+     "93rd)"},
     {"glm-5.3-flash", "huggingface.co/zai-org/GLM-5.3-Flash", 64, 128, 34, 45, Gate::bounded, -5,
      "docs.nvidia.com/nemo/automodel, GLM-5.3-Flash (34 KDA layers of 45); vLLM "
      "vllm/models/glm5next/common/kda.py"},
@@ -27,10 +28,14 @@ constexpr Preset kPresets[] = {
 constexpr const char* kUsualRuns[] = {"T=2048,8192,32768", "T=8192 N=8 varlen=1",
                                       "T=64 N=64 pool=1"};
 
-constexpr Column kColumns[] = {{"preset", "preset"}, {"H", "H"},
-                               {"K", "K"},           {"V", "V"},
-                               {"gate", "gate"},     {"lower_bound", "bound", 0},
-                               {"kda_layers", "KDA"}, {"layers", "of layers"},
+constexpr Column kColumns[] = {{"preset", "preset"},
+                               {"H", "H"},
+                               {"K", "K"},
+                               {"V", "V"},
+                               {"gate", "gate"},
+                               {"lower_bound", "bound", 0},
+                               {"kda_layers", "KDA"},
+                               {"layers", "of layers"},
                                {"model", "model"}};
 
 }  // namespace

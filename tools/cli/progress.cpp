@@ -30,10 +30,7 @@ std::string duration_text(double seconds) {
 }
 
 Progress::Progress(std::FILE* stream, std::size_t total, const Settings& settings)
-    : stream_(stream),
-      total_(total),
-      settings_(settings),
-      terminal_(isatty(fileno(stream)) == 1) {}
+    : stream_(stream), total_(total), settings_(settings), terminal_(isatty(fileno(stream)) == 1) {}
 
 Progress::~Progress() { clear(); }
 

@@ -40,8 +40,9 @@ std::string with_short_names(std::string_view text) {
   std::vector<std::string> words;
   for (const std::string_view word : base::words(text)) {
     const std::size_t equals = std::min(word.find('='), word.size());
-    const auto* found = std::find_if(std::begin(kLongNames), std::end(kLongNames),
-                                     [&](auto& each) { return each.first == word.substr(0, equals); });
+    const auto* found = std::find_if(std::begin(kLongNames), std::end(kLongNames), [&](auto& each) {
+      return each.first == word.substr(0, equals);
+    });
     const bool is_long = equals < word.size() && found != std::end(kLongNames);
     words.push_back(std::string(is_long ? found->second : word.substr(0, equals)) +
                     std::string(word.substr(equals)));
@@ -199,7 +200,7 @@ Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
 
 // Lists expanded; a model of which nothing says what it runs, with each of its usual runs.
 Result<std::vector<std::string>> texts_of(const std::string& text) {
-  const Result<std::vector<std::string>> spelt = expand(with_short_names(text), {"seqlens"});
+  Result<std::vector<std::string>> spelt = expand(with_short_names(text), {"seqlens"});
   if (!spelt) return spelt;
   std::vector<std::string> texts;
   for (const std::string& words : *spelt) {
@@ -212,7 +213,7 @@ Result<std::vector<std::string>> texts_of(const std::string& text) {
       continue;
     }
     for (const char* run : usual_runs()) {
-      const Result<std::vector<std::string>> runs = expand(run);
+      Result<std::vector<std::string>> runs = expand(run);
       if (!runs) return runs;
       for (const std::string& each : *runs) texts.push_back(words + " " + each);
     }
@@ -269,7 +270,8 @@ Result<std::vector<std::string>> with_tp(std::vector<std::string> groups, int tp
     }
   }
   if (any) return groups;
-  return wrong(fmt::format("--tp {} splits the heads of a model; name one of {}", tp, known_models()));
+  return wrong(
+      fmt::format("--tp {} splits the heads of a model; name one of {}", tp, known_models()));
 }
 
 double floor_bytes(const Problem& problem) {

@@ -12,7 +12,8 @@ std::vector<std::string> choices_in(const std::string& type) {
   std::vector<std::string> choices;
   const std::size_t begin = type.find('{'), end = type.find('}');
   if (begin == std::string::npos || end == std::string::npos) return choices;
-  for (const std::string_view item : base::split(type.substr(begin + 1, end - begin - 1), ',')) {
+  const std::string_view inside = std::string_view(type).substr(begin + 1, end - begin - 1);
+  for (const std::string_view item : base::split(inside, ',')) {
     choices.emplace_back(item);
   }
   return choices;
@@ -25,7 +26,7 @@ std::string value_in(const std::string& type) {
 
 Argument argument_of(const CLI::Option& option) {
   Argument argument;
-  argument.positional = option.nonpositional() == false;
+  argument.positional = !option.nonpositional();
   if (argument.positional) {
     argument.names.push_back(option.get_name(true));
   } else {

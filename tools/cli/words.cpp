@@ -62,10 +62,11 @@ Result<std::vector<std::string>> expand(std::string_view text,
       for (std::string& choice : choices) choice.insert(0, name + "=");
     }
     if (texts.size() * choices.size() > kMostTexts) {
-      return Status(Code::invalid_argument,
-                    fmt::format("\"{}\" spells more than {} combinations; a range with a step, such "
-                                "as 16..64:16 or 512..8192*2, spells fewer",
-                                text, kMostTexts));
+      return Status(
+          Code::invalid_argument,
+          fmt::format("\"{}\" spells more than {} combinations; a range with a step, such "
+                      "as 16..64:16 or 512..8192*2, spells fewer",
+                      text, kMostTexts));
     }
     std::vector<std::string> longer;
     for (const std::string& start : texts) {

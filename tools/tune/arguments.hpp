@@ -20,5 +20,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* about, const 
 
 // cache ... and bundle ...
 void add_cache_commands(CLI::App& app, Request& request, Command& chosen);
+// wisdom ... and compare
+void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen);
 
 }  // namespace kda::tune_tool

@@ -79,7 +79,7 @@ class Builder {
     }
     ends.push_back(order_.size());
 
-    cli::Progress progress(request_.output.err, ends.size(), request_.output.quiet);
+    cli::Progress progress(request_.output.err, ends.size(), {.quiet = request_.output.quiet});
     std::size_t first = 0;
     for (const std::size_t end : ends) {
       if (first == end) continue;

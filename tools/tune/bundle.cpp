@@ -80,7 +80,7 @@ std::vector<std::string> compiled(const Request& request, Json& left_out) {
   std::vector<std::string> files;
   const std::vector<Target> targets = targets_of(request, {"sm_89", "sm_90a"});
   const std::vector<cli::Subject> subjects = problems_of(request);
-  cli::Progress progress(request.output.err, targets.size(), request.output.quiet);
+  cli::Progress progress(request.output.err, targets.size(), {.quiet = request.output.quiet});
   for (const Target& target : targets) {
     progress.step(target.name);
     Collector collector(request, target);

@@ -28,4 +28,17 @@ int bundle_create(const Request& request);
 int bundle_ls(const Request& request);
 int bundle_verify(const Request& request);
 
+// kda-tune wisdom: the measurements
+int wisdom_path(const Request& request);    // where they are, on stdout alone
+int wisdom_ls(const Request& request);      // a row a record
+int wisdom_show(const Request& request);    // all that the records of a problem say
+int wisdom_find(const Request& request);    // what a plan would find
+int wisdom_export(const Request& request);  // as JSON lines
+int wisdom_import(const Request& request);
+int wisdom_merge(const Request& request);  // files into one
+int wisdom_verify(const Request& request);
+int wisdom_prune(const Request& request);
+
+int compare(const Request& request);  // two runs, row by row
+
 }  // namespace kda::tune_tool

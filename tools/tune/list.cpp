@@ -4,6 +4,7 @@
 
 #include "cli/cases.hpp"
 #include "cli/failure.hpp"
+#include "cli/presets.hpp"
 #include "device/device.hpp"
 #include "device/family.hpp"
 #include "plan/choose.hpp"
@@ -80,6 +81,7 @@ int list(const Request& request) {
   document.add("tunables", tunables(), kTunables);
   document.add("devices", devices(), kDevices);
   document.add("cases", cli::case_rows(), cli::case_columns());
+  document.add("models", cli::preset_rows(), cli::preset_columns());
   document.print();
   return cli::kOk;
 }

@@ -3,17 +3,19 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/request.hpp"
 #include "cli/build_info.hpp"
 #include "cli/command_line.hpp"
 #include "cli/exit_code.hpp"
 #include "tune/arguments.hpp"
 #include "tune/commands.hpp"
+#include "tune/shell.hpp"
 
 namespace kda::tune_tool {
 namespace {
 
 constexpr const char* kAbout =
-    "Shows what the kda library chooses, composes and compiles; needs no GPU.";
+    "Tunes the kda library and shows what it chooses, composes and compiles.";
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -25,6 +27,10 @@ constexpr const char* kExamples =
     "  kda-tune cache stats                     what the cache of compiled kernels holds\n"
     "  kda-tune bundle create k.kdab h64        kernels for machines without a compiler\n"
     "  kda-tune tune h64                        the fastest choice, measured on the GPU\n"
+    "  kda-tune tune kimi-linear-48b --tp 4     a quarter of a model's heads, its usual runs\n"
+    "  kda-tune wisdom ls                       what was measured\n"
+    "  kda-tune bench h64                       kda-bench\n"
+    "  kda-tune compare a.json b.json           two runs of it, or of tune\n"
     "kda-tune <subcommand> --help shows more.\n";
 
 constexpr const char* kDoctorExamples =
@@ -82,16 +88,23 @@ void add_output(CLI::App& app, Request& request) {
 }
 
 void add_configuration(CLI::App& app, Request& request) {
-  app.add_option("problem", request.problems, "case names, or problems in words as kda-bench")
+  app.add_option(
+         "problem", request.problems,
+         "case and model names, or problems in words as kda-bench; T=512..8192*2 is a range")
       ->type_name("CASE|WORDS");
+  app.add_option("--tp", request.tp, "devices that split the heads of a model")
+      ->check(CLI::PositiveNumber);
   app.add_option("--arch", request.archs, "devices or targets, present or not: sm_89,sm_90a,h200")
+      ->type_name("TARGET")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--strategy", request.strategies, "only this strategy; may be repeated")
+      ->type_name("STRATEGY")
       ->allow_extra_args(false);
   app.add_option("--tuning", request.tunings, "fix these tunables, \"chunk=32 shards=2\"")
       ->allow_extra_args(false);
-  app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library");
+  app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library")
+      ->type_name("DIR");
 }
 
 CLI::App* add_command(CLI::App& app, const char* name, const char* about, const char* examples,
@@ -150,7 +163,8 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub->add_option("--devices", request.devices, "CUDA ordinals to measure on at once: 0,1,2,3")
       ->delimiter(',')
       ->allow_extra_args(false);
-  sub->add_option("--wisdom-dir", request.wisdom_dir, "measurements; default: as the library");
+  sub->add_option("--wisdom-dir", request.wisdom_dir, "measurements; default: as the library")
+      ->type_name("DIR");
 
   sub = add("worker", "", "", worker);
   sub->group("");
@@ -166,9 +180,16 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub->add_flag("--sass", request.sass, "the machine code, where a disassembler is installed");
   sub->add_flag("--resources", request.resources, "registers, spills, shared memory");
 
+  add_wisdom_commands(app, request, chosen);
   add_cache_commands(app, request, chosen);
+  app.add_subcommand("bench", "kda-bench: kda-tune bench --help shows its own words.");
+  add_shell_commands(app, request);
 
-  return cli::run(app, argc, argv, out, err, [&] { return chosen(request); });
+  if (argc > 1 && std::string_view(argv[1]) == "bench") {
+    return bench::main_of_bench(argc - 1, argv + 1, out, err);
+  }
+  return cli::run(app, argc, argv, out, err,
+                  [&] { return run_shell_command(app, request) ? cli::kOk : chosen(request); });
 }
 
 }  // namespace kda::tune_tool

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/document.hpp"
+#include "tune/wisdom.hpp"
 
 namespace kda::tune_tool {
 
@@ -36,6 +37,16 @@ struct Request {
   std::string max_size;     // gc: "500M"; empty: as the library
   bool remove = false;      // verify: damaged entries
   bool from_cache = false;  // bundle create: what the cache holds
+
+  // wisdom, compare
+  std::vector<std::string> files;
+  bool own = false;      // nothing shared or shipped
+  bool lenient = false;  // pass over damaged lines
+  tune::Prune prune;
+  double threshold_percent = 1;
+  std::vector<std::string> fail_on;  // verdicts
+
+  std::string shell;  // completion
 
   // dump
   std::string stage;  // empty: all

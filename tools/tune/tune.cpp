@@ -139,7 +139,7 @@ int tune(const Request& request) {
   const std::vector<cli::Subject> subjects = problems_of(request);
   const InterruptScope scope;
   Tuner tuner(request, *device);
-  cli::Progress progress(request.output.err, subjects.size(), request.output.quiet);
+  cli::Progress progress(request.output.err, subjects.size(), {.quiet = request.output.quiet});
   Json rows = Json::array();
   bool failed = false;
   const auto start = std::chrono::steady_clock::now();

@@ -24,8 +24,7 @@ TEST_CASE("lists expand to every combination, the last running fastest", "[tools
 }
 
 TEST_CASE("kept words keep their lists", "[tools]") {
-  CHECK(expand("H=1,2 seqlens=3,4", {"seqlens"}) ==
-        Texts{"H=1 seqlens=3,4", "H=2 seqlens=3,4"});
+  CHECK(expand("H=1,2 seqlens=3,4", {"seqlens"}) == Texts{"H=1 seqlens=3,4", "H=2 seqlens=3,4"});
 }
 
 TEST_CASE("an empty item stays, for the reader of the value to refuse", "[tools]") {

@@ -1,0 +1,77 @@
+#include "cli/comparison.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+
+using namespace kda;
+using cli::Json;
+using cli::Verdict;
+
+namespace {
+
+measure::Summary timed(double median, double iqr) { return {10, median, iqr, median - iqr}; }
+
+Json row(const char* problem, double median, double iqr = 0.1) {
+  return {{"problem", problem},
+          {"regime", "strong"},
+          {"gpu_us", {{"n", 10}, {"median", median}, {"iqr", iqr}, {"min", median}}},
+          {"strategy", "chunk"}};
+}
+
+std::string verdict_of(const Json& rows, const std::string& problem) {
+  for (const Json& each : rows) {
+    if (each["problem"] == problem) return each["verdict"].get<std::string>();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("two times are the same, apart, or not to be told", "[tools]") {
+  CHECK(cli::judge(timed(100, 0.5), timed(100.5, 0.5), 0.01).verdict == Verdict::same);
+  CHECK(cli::judge(timed(100, 0.5), timed(90, 0.5), 0.01).verdict == Verdict::fast);
+  CHECK(cli::judge(timed(100, 0.5), timed(104, 0.5), 0.01).verdict == Verdict::slow);
+  // The noise of both is more than what they differ by, or than what "the same" could mean.
+  CHECK(cli::judge(timed(100, 5), timed(104, 5), 0.01).verdict == Verdict::ambg);
+  CHECK(cli::judge(timed(100, 20), timed(100, 20), 0.01).verdict == Verdict::ambg);
+  CHECK(cli::judge(timed(100, 0.5), timed(104, 0.5), 0.05).verdict == Verdict::same);
+}
+
+TEST_CASE("rows meet by their problem; what has no partner or no time is said", "[tools]") {
+  Json broken = row("c", 1);
+  broken.erase("gpu_us");
+  broken["status"] = "wrong: o";
+  const Json first = {row("a", 100), row("b", 100), row("c", 50), row("d", 10)};
+  const Json second = {row("b", 80), row("a", 100.2), broken, row("e", 5)};
+  const Json result = cli::compare(first, second, 0.01);
+  const Json& rows = result["compared"];
+  CHECK(verdict_of(rows, "a") == "SAME");
+  CHECK(verdict_of(rows, "b") == "FAST");
+  CHECK(verdict_of(rows, "c") == "BROKE");
+  CHECK(verdict_of(rows, "d") == "GONE");
+  CHECK(verdict_of(rows, "e") == "NEW");
+  CHECK(result["summary"][0]["rows"] == 5);
+  CHECK(result["summary"][0]["broke"] == 1);
+  CHECK_FALSE(result["summary"][0].contains("slow"));
+  CHECK(result["summary"][0]["second_over_first"].get<double>() ==
+        test::Approx(std::sqrt(0.8 * 1.002)));
+}
+
+TEST_CASE("results are read from an array, a document and lines", "[tools]") {
+  const test::Scratch scratch;
+  const auto file = [&](const char* name, const std::string& text) {
+    std::ofstream(scratch / name) << text;
+    return scratch / name;
+  };
+  const Json rows = {row("a", 1), row("b", 2)};
+  CHECK(cli::read_results(file("array.json", rows.dump()))->size() == 2);
+  CHECK(cli::read_results(file("document.json", Json{{"tuned", rows}}.dump()))->size() == 2);
+  CHECK(cli::read_results(file("lines.jsonl", rows[0].dump() + "\n" + rows[1].dump() + "\n"))
+            ->size() == 2);
+  CHECK_FALSE(cli::read_results(file("none.json", "[1, 2]")));
+  CHECK_FALSE(cli::read_results(scratch / "missing.json"));
+}
