@@ -225,3 +225,24 @@ def test_in_place_without_indices(launches):
 def test_no_sequences_launch_nothing(launches):
     o, state = chunk_kda(*inputs(B=0), output_final_state=True)
     assert o.shape == (0, 1, 4, 32) and state.shape[0] == 0 and not launches
+
+
+@pytest.mark.parametrize("T", [0, 5])
+def test_no_tokens(launches, T):
+    """Empty tensors have no address; the states are copied all the same."""
+    cu = torch.tensor([0, 0, T])
+    o, state = chunk_kda(*inputs(B=1, T=T), cu_seqlens=cu, output_final_state=True)
+    assert launches[-1].tokens == T and launches[-1].sequences == 2
+    assert state.shape == (2, 4, 64, 32)
+
+
+def test_a_thread_without_a_context_gets_one(launches, monkeypatch):
+    made = []
+    zeros = torch.zeros
+    monkeypatch.setattr(
+        _abi, "last_message", lambda: "...; no CUDA context is current in this thread"
+    )
+    monkeypatch.setattr(torch, "zeros", lambda *a, **k: made.append(k) or zeros(1))
+    assert _call._context_was_missing(3) and made == [{"device": "cuda:3"}]
+    monkeypatch.setattr(_abi, "last_message", lambda: "q is null")
+    assert not _call._context_was_missing(3) and len(made) == 1

@@ -17,6 +17,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 from cases import Case
 
@@ -80,34 +81,47 @@ def tune_quickly() -> None:
     )
 
 
-def _compile_only() -> None:
+def _compile_only(share: int, shares: int) -> None:
+    """Of each kernel's variants every shares-th, from `share` on, is compiled and run once."""
     from triton.runtime import driver
+    from triton.runtime.autotuner import Autotuner
 
     def once(call, quantiles):
         call()
         return [1.0] * len(quantiles)
 
     driver.active.get_benchmarker = lambda: once
+    pruned = Autotuner.prune_configs
+
+    def some(self, kwargs):
+        configs = pruned(self, kwargs)
+        return configs[share::shares] or configs[:1]
+
+    Autotuner.prune_configs = some
 
 
 def compile_all(cases: list[Case], seconds: float) -> list[str]:
-    """One worker for each number of heads, packed and not; what failed, in words."""
+    """Workers for each number of heads, packed and not, that share its variants where there are
+    cores for it; what failed, in words."""
     first: dict[tuple, Case] = {}
     for case in sorted(cases, key=lambda case: case.tokens):
         first.setdefault((case.heads, case.value_heads, case.varlen), case)
+    shares = max(1, ((os.cpu_count() or 1) - 1) // len(first)) if first else 1
     workers = {
-        case.name: subprocess.Popen(
-            [sys.executable, __file__, json.dumps(vars(case))],
+        f"{case.name} {share + 1}/{shares}": subprocess.Popen(
+            [sys.executable, __file__, json.dumps(vars(case)), str(share), str(shares)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
         for case in first.values()
+        for share in range(shares)
     }
     failed = []
+    ends = time.monotonic() + seconds
     for name, worker in workers.items():
         try:
-            _, said = worker.communicate(timeout=seconds)
+            _, said = worker.communicate(timeout=max(0.1, ends - time.monotonic()))
             if worker.returncode != 0:
                 failed.append(f"{name}: {said.strip().splitlines()[-1:]}")
         except subprocess.TimeoutExpired:
@@ -117,11 +131,11 @@ def compile_all(cases: list[Case], seconds: float) -> list[str]:
     return failed
 
 
-def _worker(case: Case) -> None:
+def _worker(case: Case, share: int, shares: int) -> None:
     import inputs
     from contenders import fla
 
-    _compile_only()
+    _compile_only(share, shares)
     contender = fla.Fla()
     sets = inputs.make(case)[:1]
     inputs.set_regime(sets, "strong")
@@ -132,4 +146,7 @@ def _worker(case: Case) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="compiles FLA's kernels for one case")
     parser.add_argument("case", type=json.loads)
-    _worker(Case(**parser.parse_args().case))
+    parser.add_argument("share", type=int)
+    parser.add_argument("shares", type=int)
+    asked = parser.parse_args()
+    _worker(Case(**asked.case), asked.share, asked.shares)

@@ -5,46 +5,55 @@ Three numbers a call, each the best of several rounds:
   wall    a loop of calls and one wait at its end, over the number of calls
   gpu     the same between two CUDA events, of calls replayed as a CUDA graph
 
-    python3 tools/python/call_time.py [--out FOLDER] [--quick]
+    python3 tools/python/call_time.py [--out FOLDER] [--seconds N]
+
+FLA's variants are compiled by all cores first (tools/peers/fla_choices.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
 import platform
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-import torch
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools" / "peers"))
+os.environ["FLA_FLASH_KDA"] = "0"  # FLA's own kernels
 
-import kda.torch
+import fla_choices  # noqa: E402
+import torch  # noqa: E402
+from cases import Case  # noqa: E402
 
-try:
-    import fla.ops.kda as theirs
-except ImportError:
-    theirs = None
+import kda  # noqa: E402
+import kda.torch  # noqa: E402
 
 TOKENS = (1, 256, 2048, 8192)
+HEADS, CHANNELS = 16, 128
 
 
-def arguments(tokens: int, recurrent: bool) -> dict[str, Any]:
+def arguments(rows: int, tokens: int, pooled: bool) -> dict[str, Any]:
     """A layer of 16 heads of 128 channels as FLA's own layer calls it, bfloat16."""
     maker = torch.Generator("cuda").manual_seed(tokens)
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=maker, device="cuda")
 
-    H, D = 16, 128
+    H, D = HEADS, CHANNELS
     words: dict[str, Any] = {
-        name: normal(1, tokens, H, D).bfloat16() for name in ("q", "k", "v", "g")
+        name: normal(rows, tokens, H, D).bfloat16() for name in ("q", "k", "v", "g")
     }
     words.update(
-        beta=normal(1, tokens, H).bfloat16(),
+        beta=normal(rows, tokens, H).bfloat16(),
         A_log=normal(H),
         dt_bias=normal(H * D),
-        initial_state=normal(1, H, D, D),
+        initial_state=normal(2 * rows if pooled else rows, H, D, D),
         output_final_state=True,
         use_qk_l2norm_in_kernel=True,
         use_gate_in_kernel=True,
@@ -52,8 +61,9 @@ def arguments(tokens: int, recurrent: bool) -> dict[str, Any]:
         lower_bound=-5.0,
         state_v_first=True,
     )
-    if not recurrent:
-        words["safe_gate"] = True
+    if pooled:
+        slots = torch.randperm(2 * rows, generator=torch.Generator().manual_seed(1))[:rows]
+        words["ssm_state_indices"] = slots.int().cuda()
     return words
 
 
@@ -81,104 +91,158 @@ def wall_us(call: Callable[[], Any], count: int) -> float:
     return (time.perf_counter() - start) / count * 1e6
 
 
-def gpu_us(call: Callable[[], Any], count: int) -> Optional[float]:
+def gpu_us(call: Callable[[], Any], count: int, rounds: int) -> Optional[float]:
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
             for _ in range(count):
                 call()
-    except RuntimeError:  # a call that waits for the GPU cannot be captured
+    except RuntimeError as error:  # a call that waits for the GPU cannot be captured
+        print(f"  not captured: {str(error).splitlines()[0]}")
         torch.cuda.synchronize()
         return None
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    graph.replay()
-    first.record()
-    graph.replay()
-    last.record()
-    torch.cuda.synchronize()
-    return float(first.elapsed_time(last)) / count * 1e3
+    times = []
+    for _ in range(rounds + 1):  # the first warms up
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        graph.replay()
+        last.record()
+        torch.cuda.synchronize()
+        times.append(float(first.elapsed_time(last)))
+    return min(times[1:]) / count * 1e3
 
 
-def times_of(function: Callable[..., Any], words: dict[str, Any], quick: bool) -> dict[str, Any]:
-    def call() -> Any:
-        return function(**words)
-
+def times_of(call: Callable[[], Any]) -> dict[str, Any]:
     for _ in range(3):
         call()
-    torch.cuda.synchronize()
-    rounds, count = (2, 20) if quick else (5, 100)
-    gpu = [gpu_us(call, 10) for _ in range(rounds)]
-    known = [x for x in gpu if x is not None]
     return {
-        "host_us": best(lambda: host_us(call, count), rounds),
-        "wall_us": best(lambda: wall_us(call, count), rounds),
-        "gpu_us": min(known) if known else None,
+        "host_us": best(lambda: host_us(call, 50), 3),
+        "wall_us": best(lambda: wall_us(call, 100), 3),
+        "us": gpu_us(call, 10, 3),
     }
 
 
-def measure(quick: bool) -> list[dict[str, Any]]:
+def theirs() -> Optional[dict[str, Callable[..., Any]]]:
+    """FLA's calls, its chunked kernels compiled."""
+    try:
+        from fla.ops.kda import chunk_kda, fused_recurrent_kda
+        from fla.ops.kda.fused_recurrent import fused_recurrent_kda_fwd
+    except Exception as error:  # missing or broken
+        print(f"FLA is not here: {error}")
+        return None
+    start = time.time()
+    case = Case("calls", 256, HEADS, HEADS, (0, 256), 0, 0, 0)
+    for failure in fla_choices.compile_all([case], seconds=60):
+        print(f"FLA worker: {failure}")
+    fla_choices.tune_quickly()
+    print(f"FLA's kernels compiled in {time.time() - start:.0f} s")
+    calls = (chunk_kda, fused_recurrent_kda, fused_recurrent_kda_fwd)
+    return {call.__name__: call for call in calls}
+
+
+def rows_of(fla: Optional[dict[str, Callable[..., Any]]], ends: float) -> list[dict[str, Any]]:
     rows = []
-    for name, recurrent in (("fused_recurrent_kda", True), ("chunk_kda", False)):
-        for tokens in TOKENS:
-            if recurrent and tokens > 256:
-                continue  # decode's call
-            words = arguments(tokens, recurrent)
-            for who, module in (("kda", kda.torch), ("fla", theirs)):
-                if module is not None:
-                    times = times_of(getattr(module, name), words, quick)
-                    rows.append({"call": name, "tokens": tokens, "who": who, **times})
+    for name, batch, tokens in (
+        *(("chunk_kda", 1, T) for T in TOKENS),
+        *(("fused_recurrent_kda", 1, T) for T in TOKENS[:2]),
+        *(("fused_recurrent_kda_fwd", B, 1) for B in (1, 64)),
+    ):
+        words = arguments(batch, tokens, pooled=name.endswith("_fwd"))
+        truth = None
+        contenders: dict[str, Any] = {}
+        if fla is not None:
+            again = {**words, "initial_state": words["initial_state"].clone()}
+            recurrent = (
+                "fused_recurrent_kda_fwd" if name.endswith("_fwd") else "fused_recurrent_kda"
+            )
+            truth = fla[recurrent](**again)[0].float()
+        if name == "chunk_kda":
+            words["safe_gate"] = True
+        start = words["initial_state"].clone()
+        for who, calls in (("ours", vars(kda.torch)), ("fla", fla)):
+            if calls is None or (who == "fla" and time.time() > ends):
+                continue
+            function = calls[name]
+            words["initial_state"].copy_(start)
+            o = function(**words)[0].float()
+            contenders[who] = {}
+            if truth is not None:
+                error = (o - truth).norm() / truth.norm()
+                contenders[who]["o_rel_l2"] = float(error)
+            contenders[who].update(times_of(lambda: function(**words)))
+        rows.append({"call": name, "B": batch, "T": tokens, "contenders": contenders})
+        print(line_of(rows[-1]), flush=True)
     return rows
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    def cell(value: Optional[float]) -> str:
-        return "-" if value is None else f"{value:.1f}"
+HEAD = (
+    "| call | B | T | ours: host | FLA | ours: wall | FLA | ours: gpu | FLA |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
 
-    keys = ("host_us", "wall_us", "gpu_us")
-    who = [name for name in ("kda", "fla") if any(row["who"] == name for row in rows)]
-    lines = [
-        "| call | T | " + " | ".join(f"{w} {k[:-3]}" for k in keys for w in who) + " |",
-        "|---|---|" + "---|" * (len(keys) * len(who)),
-    ]
-    for call, tokens in dict.fromkeys((row["call"], row["tokens"]) for row in rows):
-        cells = []
-        for key in keys:
-            for name in who:
-                row = [
-                    r for r in rows if (r["call"], r["tokens"], r["who"]) == (call, tokens, name)
-                ]
-                cells.append(cell(row[0][key]) if row else "-")
-        lines.append(f"| `{call}` | {tokens} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+
+def line_of(row: dict[str, Any]) -> str:
+    cells = [f"`{row['call']}`", str(row["B"]), str(row["T"])]
+    for key in ("host_us", "wall_us", "us"):
+        for who in ("ours", "fla"):
+            value = row["contenders"].get(who, {}).get(key)
+            cells.append("-" if value is None else f"{value:.1f}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def commit() -> str:
+    told = os.environ.get("KDA_COMMIT")
+    if told:
+        return told
+    said = subprocess.run(
+        ["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return said.stdout.strip() or "unknown"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write calls.json and calls.md there")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    words = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=1e9, help="after these FLA is left out")
+    asked = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("call_time.py needs a GPU")
-    with torch.inference_mode():
-        rows = measure(words.quick)
-    machine = {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "kda": kda.__version__,
-        "fla": None if theirs is None else __import__("fla").__version__,
-        "command": "python3 tools/python/call_time.py",
+    ends = time.time() + asked.seconds
+    document: dict[str, Any] = {
+        "machine": f"{torch.cuda.get_device_name()}, torch {torch.__version__}, "
+        f"Python {platform.python_version()}, "
+        + ", ".join(f"{name} {version}" for name, version in fla_choices.versions().items()),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "version": kda.__version__,
+        "commit": commit(),
+        "command": "tools/python/device_check.sh calltime",
+        "truth": "FLA's fused_recurrent_kda, token by token in f32",
+        "unit": "microseconds a call",
+        "problem": f"{HEADS} heads of {CHANNELS} channels, bfloat16, gate and norms in the call, "
+        "f32 states in and out",
     }
-    text = table(rows)
-    print(", ".join(f"{key} {value}" for key, value in machine.items() if value))
-    print("microseconds a call; 16 heads of 128 channels, bfloat16, with states\n")
-    print(text)
-    if words.out:
-        words.out.mkdir(parents=True, exist_ok=True)
-        (words.out / "calls.json").write_text(
-            json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n"
-        )
-        (words.out / "calls.md").write_text(text + "\n")
+    print(document["machine"], document["commit"])
+    with torch.inference_mode():
+        fla = theirs()
+        document["missing"] = {} if fla else {"fla": "not installed"}
+        print(HEAD)
+        document["rows"] = rows_of(fla, ends)
+    if asked.out:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        (asked.out / "calls.json").write_text(json.dumps(document, indent=1) + "\n")
+        lines = [
+            "# What a call from PyTorch costs, in microseconds",
+            "",
+            f"{document['problem']}. {document['machine']}; kda {document['version']} "
+            f"{document['commit']}; `{document['command']}`. host: until the call returns, GPU idle; "
+            "wall: a loop of calls and one wait; gpu: calls in a CUDA graph. "
+            "`fused_recurrent_kda_fwd` works in place on slots of a pool.",
+            "",
+            HEAD,
+            *map(line_of, document["rows"]),
+        ]
+        (asked.out / "calls.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import kda.torch
 
 try:
     from fla.ops.kda.naive import naive_recurrent_kda
-except ImportError:  # the same formula
+except Exception:  # FLA is missing or broken: the same formula
     naive_recurrent_kda = None
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}

@@ -1,4 +1,10 @@
-"""Everything here needs torch and a GPU, and says so."""
+"""Everything here needs torch and a GPU, and says so.
+
+KDA_DEADLINE, in seconds since the epoch, is when no further test starts: GPU time is short.
+"""
+
+import os
+import time
 
 import pytest
 
@@ -6,6 +12,8 @@ try:
     import torch
 except ImportError:
     torch = None
+
+DEADLINE = float(os.environ.get("KDA_DEADLINE", "inf"))
 
 
 def pytest_collection_modifyitems(items):
@@ -22,6 +30,25 @@ def pytest_ignore_collect(collection_path, config):
 
 
 @pytest.fixture(autouse=True)
-def _no_gradients():
+def _no_gradients_and_no_overtime():
+    if time.time() > DEADLINE:
+        pytest.skip("the time is up")
     with torch.inference_mode():
         yield
+
+
+@pytest.fixture
+def time_is_up():
+    return lambda: time.time() > DEADLINE
+
+
+def pytest_terminal_summary(terminalreporter):
+    counts = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "random problems" and report.when == "call"
+    ]
+    if counts:
+        terminalreporter.write_line(f"random problems that agreed: {sum(counts)}")

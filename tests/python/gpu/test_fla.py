@@ -188,8 +188,8 @@ def test_two_halves_are_one_run():
 
     a, middle = kda.torch.chunk_kda(**first, **x.words)
     b, last = kda.torch.chunk_kda(**second, **{**x.words, "initial_state": middle})
-    assert error_ratio(whole, torch.cat([a, b], 1)) < tolerance(case)
-    assert error_ratio(end, last) < tolerance(case)
+    assert error_ratio(whole, torch.cat([a, b], 1)) < 2 * tolerance(case)
+    assert error_ratio(end, last) < 2 * tolerance(case)
 
 
 def test_any_float_type_of_state_and_parameters():

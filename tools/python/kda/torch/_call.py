@@ -163,6 +163,17 @@ _empty_like, _zeros_like = torch.empty_like, torch.zeros_like
 _contiguous = torch.contiguous_format
 
 
+def _context_was_missing(index: int) -> bool:
+    """Whether the last call failed for that; then this thread has a CUDA context now.
+
+    A new thread has none until something of torch's has run in it, and nothing was enqueued.
+    """
+    if "no CUDA context is current" not in _abi.last_message():
+        return False
+    torch.zeros(1, device=f"cuda:{index}")
+    return True
+
+
 def launch(
     r: Ready,
     t: tuple[Any, ...],
@@ -202,6 +213,8 @@ def launch(
         workspace = _empty_like(r.workspace_like, memory_format=_contiguous)
         memory = workspace.data_ptr()
     code = r.run(r.handle, forward, memory, r.workspace_bytes, _current_stream(r.index))
+    if code and _context_was_missing(r.index):
+        code = r.run(r.handle, forward, memory, r.workspace_bytes, _current_stream(r.index))
     if code:
         raise _abi.error_of(code)
 
