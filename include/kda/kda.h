@@ -42,7 +42,12 @@ typedef enum kda_code {
 } kda_code;
 typedef enum kda_dtype { KDA_F32 = 0, KDA_BF16, KDA_F16 } kda_dtype;
 typedef enum kda_index { KDA_I32 = 0, KDA_I64 } kda_index;
-typedef enum kda_gate { KDA_GATE_LOG_DECAY = 0, KDA_GATE_SOFTPLUS, KDA_GATE_BOUNDED } kda_gate;
+typedef enum kda_gate {
+  KDA_GATE_LOG_DECAY = 0,
+  KDA_GATE_SOFTPLUS,
+  KDA_GATE_BOUNDED,
+  KDA_GATE_LOGSIGMOID
+} kda_gate;
 typedef enum kda_state_layout { KDA_STATE_KEY_FIRST = 0, KDA_STATE_VALUE_FIRST } kda_state_layout;
 typedef enum kda_effort { KDA_WISDOM_ONLY = 0, KDA_ESTIMATE, KDA_MEASURE } kda_effort;
 typedef enum kda_cache_mode {
@@ -72,6 +77,7 @@ typedef struct kda_problem {
   float scale;
   int32_t state_layout, initial_state, final_state;
   int32_t state_pool, slot_index_type, draft_states, checkpoint_tokens, zero_padding, mixed_lengths;
+  int32_t wy_chunk;
 } kda_problem;
 
 typedef struct kda_options { /* strings: NULL is the empty default; copied */
@@ -110,6 +116,7 @@ typedef struct kda_forward {
   void *o, *final_state;
   kda_strides q_strides, k_strides, v_strides, g_strides, beta_strides, o_strides;
   kda_state_pool pool;
+  void *w, *u;
 } kda_forward;
 
 /* Every field's default into the struct_size bytes at each; kda_*_init give their own size. */

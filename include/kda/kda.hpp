@@ -37,9 +37,10 @@ enum class Index : std::int32_t { i32, i64 };
 
 // How g becomes the log decay of each key channel (always <= 0).
 enum class Gate : std::int32_t {
-  log_decay,  // g is the log decay, natural log, <= 0; -inf forgets everything
-  softplus,   // -exp(A_log) * softplus(g + dt_bias)
-  bounded,    // lower_bound * sigmoid(exp(A_log) * (g + dt_bias)), the field's "safe gate"
+  log_decay,   // g is the log decay, natural log, <= 0; -inf forgets everything
+  softplus,    // -exp(A_log) * softplus(g + dt_bias)
+  bounded,     // lower_bound * sigmoid(exp(A_log) * (g + dt_bias)), the field's "safe gate"
+  logsigmoid,  // log(sigmoid(g)): g is the logit of the decay itself
 };
 
 enum class StateLayout : std::int32_t { key_first /* [K, V] */, value_first /* [V, K] */ };
@@ -80,6 +81,10 @@ struct Problem {
   int checkpoint_tokens = 0;   // keep it after each multiple of so many tokens, >= 64, too; 0: no
   bool zero_padding = false;   // outputs of padding become zero; otherwise they stay as they are
   bool mixed_lengths = false;  // varlen: runs pack sequences of a few tokens beside long ones
+
+  // Dense runs of chunk strategies may also bring out w and u (Forward), of chunks of 16, 32 or 64
+  // tokens; 0: not.
+  int wy_chunk = 0;
 
   bool operator==(const Problem&) const = default;
 };
@@ -133,14 +138,20 @@ struct Forward {
   const void* v = nullptr;           // [T, HV, V]
   const void* g = nullptr;           // [T, HV, K]
   const void* beta = nullptr;        // [T, HV]
-  const float* A_log = nullptr;      // [HV]; null: exp(A_log) is 1; not read by Gate::log_decay
-  const float* dt_bias = nullptr;    // [HV, K]; null: 0; not read by Gate::log_decay
+  const float* A_log = nullptr;    // [HV]; null: exp(A_log) is 1; read by softplus and bounded only
+  const float* dt_bias = nullptr;  // [HV, K]; null: 0; the same
   // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous; or a pool of slots of that.
   const void* initial_state = nullptr;
   void* o = nullptr;            // [T, HV, V], written; tokens past cu_seqlens[N] are not
   void* final_state = nullptr;  // as initial_state, written; may be the same memory
   Strides q_strides, k_strides, v_strides, g_strides, beta_strides, o_strides;
   StatePool pool;  // only with Problem::state_pool
+
+  // Only with Problem::wy_chunk = C.  Written, of qkv_type, contiguous, zero past the sequence's
+  // end; each may be null.  Nc = T / N / C rounded up.  In a chunk, with D_i = g_1 + ... + g_i and
+  // L_ij = beta_i sum over channels of k_i k_j exp(D_i - D_j), i > j:
+  void* w = nullptr;  // [N, HV, Nc, C, K], (I + L)^-1 (beta exp(D) k)
+  void* u = nullptr;  // [N, HV, Nc, C, V], (I + L)^-1 (beta v)
 };
 
 // Immutable.  Any number of threads may run one plan at once, each with its own workspace.

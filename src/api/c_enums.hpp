@@ -17,7 +17,7 @@ inline constexpr std::int32_t last_of<DType> = KDA_F16;
 template <>
 inline constexpr std::int32_t last_of<Index> = KDA_I64;
 template <>
-inline constexpr std::int32_t last_of<Gate> = KDA_GATE_BOUNDED;
+inline constexpr std::int32_t last_of<Gate> = KDA_GATE_LOGSIGMOID;
 template <>
 inline constexpr std::int32_t last_of<StateLayout> = KDA_STATE_VALUE_FIRST;
 template <>
@@ -34,7 +34,8 @@ static_assert(same(DType::f32, KDA_F32) && same(DType::bf16, KDA_BF16) &&
               same(DType::f16, KDA_F16));
 static_assert(same(Index::i32, KDA_I32) && same(Index::i64, KDA_I64));
 static_assert(same(Gate::log_decay, KDA_GATE_LOG_DECAY) &&
-              same(Gate::softplus, KDA_GATE_SOFTPLUS) && same(Gate::bounded, KDA_GATE_BOUNDED));
+              same(Gate::softplus, KDA_GATE_SOFTPLUS) && same(Gate::bounded, KDA_GATE_BOUNDED) &&
+              same(Gate::logsigmoid, KDA_GATE_LOGSIGMOID));
 static_assert(same(StateLayout::key_first, KDA_STATE_KEY_FIRST) &&
               same(StateLayout::value_first, KDA_STATE_VALUE_FIRST));
 static_assert(same(Effort::wisdom_only, KDA_WISDOM_ONLY) && same(Effort::estimate, KDA_ESTIMATE) &&

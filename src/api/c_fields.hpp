@@ -51,7 +51,8 @@ constexpr std::tuple kProblemFields{KDA_PROBLEM(heads),
                                     KDA_PROBLEM(draft_states),
                                     KDA_PROBLEM(checkpoint_tokens),
                                     KDA_PROBLEM(zero_padding),
-                                    KDA_PROBLEM(mixed_lengths)};
+                                    KDA_PROBLEM(mixed_lengths),
+                                    KDA_PROBLEM(wy_chunk)};
 #undef KDA_PROBLEM
 
 #define KDA_OPTIONS(name) KDA_ROW(Options, kda_options, name)
@@ -82,7 +83,9 @@ constexpr std::tuple kForwardFields{KDA_FORWARD(tokens),
                                     KDA_FORWARD(g_strides),
                                     KDA_FORWARD(beta_strides),
                                     KDA_FORWARD(o_strides),
-                                    KDA_FORWARD(pool)};
+                                    KDA_FORWARD(pool),
+                                    KDA_FORWARD(w),
+                                    KDA_FORWARD(u)};
 #undef KDA_FORWARD
 
 #define KDA_STRIDES(name) KDA_ROW(Strides, kda_strides, name)

@@ -21,6 +21,8 @@ std::string spelled(abi::Gate gate) {
       return "kda::abi::Gate::log_decay";
     case abi::Gate::softplus:
       return "kda::abi::Gate::softplus";
+    case abi::Gate::logsigmoid:
+      return "kda::abi::Gate::logsigmoid";
     case abi::Gate::bounded:
       break;
   }
@@ -70,6 +72,7 @@ std::string prelude(const abi::Shape& shape, const tunable::Values& tuning) {
     a.add("checkpoints", shape.checkpoints);
     a.add("zero_padding", shape.zero_padding);
   }
+  if (shape.wy_tensors) a.add("wy_tensors", true);
 
   Initialiser b;
   for (const auto& [name, value] : tuning) b.add(name, value);

@@ -124,6 +124,10 @@ Status check_unwanted(const Problem& p, const Forward& f) {
         "final_state is given, but Problem::final_state = false; make the plan with it, "
         "or pass null");
   }
+  if (p.wy_chunk == 0 && (f.w != nullptr || f.u != nullptr)) {
+    return refuse("{} is given, but Problem::wy_chunk = 0; make the plan with it, or pass null",
+                  f.w != nullptr ? "w" : "u");
+  }
   return {};
 }
 
@@ -134,6 +138,8 @@ Status check_pointers(const Problem& p, const Forward& f) {
   const Pointer pointers[] = {
       {"cu_seqlens", f.cu_seqlens, p.cu_seqlens_type == Index::i32 ? 4 : 8, p.varlen},
       {"q", f.q, qkv, some},
+      {"w", f.w, qkv, false},
+      {"u", f.u, qkv, false},
       {"k", f.k, qkv, some},
       {"v", f.v, qkv, some},
       {"g", f.g, bytes_of(p.gate_type), some},

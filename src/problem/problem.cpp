@@ -43,7 +43,7 @@ Status check_enums(const Problem& p) {
       check_enum("beta_type", p.beta_type, 3, dtypes),
       check_enum("state_type", p.state_type, 3, "f32, bf16"),
       check_enum("cu_seqlens_type", p.cu_seqlens_type, 2, "i32, i64"),
-      check_enum("gate", p.gate, 3, "log_decay, softplus, bounded"),
+      check_enum("gate", p.gate, 4, "log_decay, softplus, bounded, logsigmoid"),
       check_enum("state_layout", p.state_layout, 2, "key_first, value_first"),
       check_enum("slot_index_type", p.slot_index_type, 2, "i32, i64"),
   };
@@ -113,6 +113,17 @@ Status check_formulas(const Problem& p) {
   return {};
 }
 
+Status check_wy(const Problem& p) {
+  if (p.wy_chunk != 0 && p.wy_chunk != 16 && p.wy_chunk != 32 && p.wy_chunk != 64) {
+    return refuse("wy_chunk = {}; it must be 16, 32 or 64, or 0 for no w and u", p.wy_chunk);
+  }
+  if (p.wy_chunk != 0 && p.varlen) {
+    return refuse("wy_chunk = {}, but varlen = true: w and u come from dense runs only",
+                  p.wy_chunk);
+  }
+  return {};
+}
+
 // What needs a pool of states, and what it needs of one.
 Status check_serving(const Problem& p) {
   if (p.mixed_lengths && !p.varlen) {
@@ -151,7 +162,8 @@ Status check_serving(const Problem& p) {
 Result<Problem> complete(const Problem& problem) {
   Problem p = problem;
   if (p.value_heads == 0) p.value_heads = p.heads;
-  for (const auto check : {check_enums, check_heads, check_sizes, check_formulas, check_serving}) {
+  for (const auto check :
+       {check_enums, check_heads, check_sizes, check_formulas, check_serving, check_wy}) {
     if (Status status = check(p); !status) return status;
   }
   if (p.scale == 0) p.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.key_dim)));

@@ -14,7 +14,9 @@ static_assert(same(DType::f32, abi::DType::f32) && same(DType::bf16, abi::DType:
               same(DType::f16, abi::DType::f16));
 static_assert(same(Index::i32, abi::Index::i32) && same(Index::i64, abi::Index::i64));
 static_assert(same(Gate::log_decay, abi::Gate::log_decay) &&
-              same(Gate::softplus, abi::Gate::softplus) && same(Gate::bounded, abi::Gate::bounded));
+              same(Gate::softplus, abi::Gate::softplus) &&
+              same(Gate::bounded, abi::Gate::bounded) &&
+              same(Gate::logsigmoid, abi::Gate::logsigmoid));
 
 abi::DType abi_of(DType type) { return static_cast<abi::DType>(type); }
 
@@ -77,6 +79,7 @@ abi::Shape shape_of(const Problem& problem) {
     shape.checkpoints = problem.checkpoint_tokens > 0;
     shape.zero_padding = problem.zero_padding;
   }
+  shape.wy_tensors = problem.wy_chunk > 0;
   return shape;
 }
 

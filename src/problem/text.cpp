@@ -23,7 +23,7 @@ constexpr std::string_view words_of<DType> = "f32|bf16|f16";
 template <>
 constexpr std::string_view words_of<Index> = "i32|i64";
 template <>
-constexpr std::string_view words_of<Gate> = "log_decay|softplus|bounded";
+constexpr std::string_view words_of<Gate> = "log_decay|softplus|bounded|logsigmoid";
 template <>
 constexpr std::string_view words_of<StateLayout> = "key_first|value_first";
 
@@ -115,6 +115,7 @@ constexpr Word kWords[] = {
     rare<&Problem::checkpoint_tokens>("checkpoint"),
     rare<&Problem::zero_padding>("zero_padding"),
     rare<&Problem::mixed_lengths>("mixed"),
+    rare<&Problem::wy_chunk>("wy"),
 };
 
 std::string known_words() {

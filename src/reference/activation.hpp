@@ -29,6 +29,8 @@ Real log_decay(const Problem& problem, Real g, Real exp_A, Real dt_bias) {
       return -exp_A * softplus(g + dt_bias);
     case Gate::bounded:
       return static_cast<Real>(problem.lower_bound) * sigmoid(exp_A * (g + dt_bias));
+    case Gate::logsigmoid:
+      return -softplus(-g);
   }
   return g;
 }

@@ -160,13 +160,15 @@ void gate_row(const Tensors& t, const InputSpec& spec, std::int64_t row, float* 
     const double drawn = bias.uniform(static_cast<std::uint64_t>(head * p.key_dim + c));
     const double x = out[c] + regime_bias(spec.gate, c, drawn);
     const double exp_A = std::exp(Random(spec.seed, kALog).uniform(std::uint64_t(head)));
-    out[c] = static_cast<float>(p.gate == Gate::log_decay ? -5 * sigmoid(exp_A * x) : x);
+    out[c] = static_cast<float>(p.gate == Gate::log_decay    ? -5 * sigmoid(exp_A * x)
+                                : p.gate == Gate::logsigmoid ? -x  // larger is weaker
+                                                             : x);
   }
 }
 
 void make_gate_parameters(Tensors& t, const InputSpec& spec) {
   const Problem& p = t.problem;
-  if (p.gate == Gate::log_decay) return;
+  if (p.gate == Gate::log_decay || p.gate == Gate::logsigmoid) return;
   const Random A(spec.seed, kALog), bias(spec.seed, kDtBias);
   for (int head = 0; spec.A_log && head < p.value_heads; ++head)
     t.A_log.push_back(spec.A_log_value ? static_cast<float>(*spec.A_log_value) : A.uniform(head));

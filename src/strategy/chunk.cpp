@@ -48,6 +48,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   // A state of more than 128 channels fills the registers; f32 takes three products for one.
   tuning.chunk = problem.key_dim > 128 || problem.qkv_type == DType::f32 ? 16 : 32;
+  if (problem.wy_chunk > 0) tuning.chunk = problem.wy_chunk;
   const bool wide =
       problem.key_dim > 64 && (problem.key_dim <= 128 || problem.qkv_type != DType::f32);
   tuning.prepare_threads = wide ? 8 * tuning.chunk : 4 * tuning.chunk;

@@ -46,6 +46,11 @@ abi::chunk::Factors FactorSlices::at(std::byte* workspace) const {
 
 Status check_prepare(std::string_view name, const Problem& problem, const PrepareTuning& tuning,
                      const device::Device& device) {
+  if (problem.wy_chunk != 0 && problem.wy_chunk != tuning.chunk) {
+    return {Code::unsupported,
+            fmt::format("strategy {}: chunk={}, but w and u are wanted of chunks of wy_chunk = {}",
+                        name, tuning.chunk, problem.wy_chunk)};
+  }
   const int ratio = tuning.prepare_threads / tuning.chunk;
   if (ratio < 2 || ratio > 8) {
     return {Code::unsupported,
@@ -98,6 +103,8 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
     abi::chunk::PrepareArgs args;
     args.in = problem::inputs_of(problem, run.forward);
     args.factors = slices.at(run.workspace);
+    args.w = run.forward.w;
+    args.u = run.forward.u;
     const std::int64_t slots = slots_of(run.forward.tokens, run.forward.sequences, chunk);
     launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(slots);
     launch.grid[1] = static_cast<unsigned>(problem.value_heads);
@@ -107,7 +114,7 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
 }
 
 bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk) {
-  return device.major == 9 && chunk == abi::factors::chunk &&
+  return device.major == 9 && problem.wy_chunk == 0 && chunk == abi::factors::chunk &&
          abi::factors::serves(problem::shape_of(problem)) &&
          (problem.gate != Gate::bounded || problem.lower_bound >= -100.0F);
 }

@@ -107,6 +107,10 @@ Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const Geometr
 }
 
 Status applicable(const Problem& problem, const device::Device& device) {
+  if (problem.wy_chunk > 0) {
+    return {Code::unsupported,
+            "strategy recurrent: wy_chunk is set; w and u come from strategies of chunks"};
+  }
   return check_grid(problem, abi::recurrent::geometry_of(problem::shape_of(problem),
                                                          default_tuning(problem, device)));
 }

@@ -90,7 +90,7 @@ struct Tensors {
     v = random_tensor(gpu, p.qkv_type, T * HV * V, {}, 3);
     g = random_tensor(gpu, p.gate_type, T * HV * K, gate, 4);
     b = random_tensor(gpu, p.beta_type, T * HV, beta, 5);
-    if (p.gate != Gate::log_decay) {
+    if (p.gate == Gate::softplus || p.gate == Gate::bounded) {
       // On every other channel slow decays, so that the state matters.
       A_log = random_tensor(gpu, DType::f32, HV, {.low = 0, .high = 1}, 6);
       dt_bias = random_tensor(gpu, DType::f32, HV * K, {.mean = -3, .deviation = 3}, 7);

@@ -113,6 +113,8 @@ struct Factors {
 struct PrepareArgs {
   Inputs in;
   Factors factors;
+  void* w = nullptr;  // [N, HV, T / N / C rounded up, C, K], qkv_type; Shape::wy_tensors, or null
+  void* u = nullptr;  // the same with V
 };
 
 struct RecurrenceArgs {

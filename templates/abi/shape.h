@@ -5,7 +5,10 @@
 
 namespace kda::abi {
 
-enum class Gate : int { log_decay = 0, softplus = 1, bounded = 2 };
+enum class Gate : int { log_decay = 0, softplus = 1, bounded = 2, logsigmoid = 3 };
+
+// Whether the gate reads A_log and dt_bias.
+constexpr bool has_parameters(Gate gate) { return gate == Gate::softplus || gate == Gate::bounded; }
 
 struct Shape {
   int key_dim = 128;    // K, 1..256
@@ -34,6 +37,8 @@ struct Shape {
   bool draft_states = false;  // the state after every token is kept
   bool checkpoints = false;   // and after every multiple of StatePool::checkpoint_tokens
   bool zero_padding = false;
+
+  bool wy_tensors = false;  // w and u of every chunk are written
 };
 
 }  // namespace kda::abi

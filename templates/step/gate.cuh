@@ -44,6 +44,8 @@ template <abi::Shape shape>
 KDA_DEVICE float log_decay(float g, float rate, float bias, float lower_bound) {
   if constexpr (shape.gate == abi::Gate::log_decay) {
     return g;
+  } else if constexpr (shape.gate == abi::Gate::logsigmoid) {
+    return fminf(g, 0.0F) - log1pf(expf(-fabsf(g)));
   } else {
     const float x = g + bias;
     if constexpr (shape.gate == abi::Gate::softplus) {
@@ -56,12 +58,16 @@ KDA_DEVICE float log_decay(float g, float rate, float bias, float lower_bound) {
 
 template <abi::Shape shape>
 KDA_DEVICE float decay(float g, float rate, float bias, float lower_bound) {
-  return exponential<shape>(log_decay<shape>(g, rate, bias, lower_bound));
+  if constexpr (shape.gate == abi::Gate::logsigmoid) {
+    return sigmoid<shape>(g);
+  } else {
+    return exponential<shape>(log_decay<shape>(g, rate, bias, lower_bound));
+  }
 }
 
 template <abi::Shape shape>
 KDA_DEVICE float log_gate_rate(const float* A_log, int head) {
-  return shape.gate == abi::Gate::log_decay || A_log == nullptr ? 0.0F : A_log[head];
+  return !abi::has_parameters(shape.gate) || A_log == nullptr ? 0.0F : A_log[head];
 }
 
 template <abi::Shape shape>
@@ -71,7 +77,7 @@ KDA_DEVICE float gate_rate(const float* A_log, int head) {
 
 template <abi::Shape shape>
 KDA_DEVICE float gate_bias(const float* dt_bias, int head, int channel) {
-  if constexpr (shape.gate == abi::Gate::log_decay) {
+  if constexpr (!abi::has_parameters(shape.gate)) {
     return 0.0F;
   } else {
     return dt_bias == nullptr ? 0.0F : dt_bias[head * static_cast<i64>(shape.key_dim) + channel];

@@ -30,13 +30,17 @@ KDA_DEVICE float at_least(float x, float least) {
 template <abi::Shape shape>
 struct LogDecay {
   float slope, offset, depth;
-  float rate;  // Gate::softplus
+  float rate;  // Gate::softplus, and Gate::logsigmoid, which is -softplus(-g)
 
   KDA_DEVICE LogDecay(float rate, float bias, float lower_bound) : rate(rate) {
     if constexpr (shape.gate == abi::Gate::bounded) {
       slope = -rate * log2e;
       offset = bias * slope;
       depth = lower_bound * log2e;
+    } else if constexpr (shape.gate == abi::Gate::logsigmoid) {
+      slope = -log2e;
+      offset = 0.0F;
+      depth = 1.0F;
     } else {
       slope = log2e;
       offset = bias * log2e;

@@ -56,6 +56,7 @@ TEST_CASE("every field of the golden prelude holds something other than its defa
   CHECK(shape.draft_states != plain.draft_states);
   CHECK(shape.checkpoints != plain.checkpoints);
   CHECK(shape.zero_padding != plain.zero_padding);
+  CHECK(shape.wy_tensors != plain.wy_tensors);
   CHECK(tuning.load_stages == -1);
 }
 

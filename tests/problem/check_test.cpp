@@ -145,6 +145,13 @@ TEST_CASE("pointers not aligned to their element are refused", "[problem]") {
 TEST_CASE("tensors that the plan would ignore are refused", "[problem]") {
   Problem stateless = kProblem;
   stateless.initial_state = stateless.final_state = false;
+  CHECK(refusal([](Forward& f) { f.u = at(0xc00000); }) ==
+        "u is given, but Problem::wy_chunk = 0; make the plan with it, or pass null");
+  CHECK_THAT(refusal([](Forward& f) { f.w = f.u = at(0xc00000); }), test::contains("w is given"));
+  Problem chunked = kProblem;
+  chunked.wy_chunk = 32;
+  accepted([](Forward& f) { f.w = at(0xc00000); }, chunked);
+  CHECK_THAT(refusal([](Forward& f) { f.u = at(0xc00001); }, chunked), test::contains("u = "));
   CHECK_THAT(refusal([](Forward& f) { f.final_state = nullptr; }, stateless),
              test::contains("initial_state is given, but Problem::initial_state = false"));
   CHECK_THAT(refusal([](Forward& f) { f.initial_state = nullptr; }, stateless),

@@ -47,6 +47,7 @@ TEST_CASE("the limits themselves are legal", "[problem]") {
   CHECK(problem::complete({.heads = 1, .gate = Gate::softplus, .lower_bound = kNan}));
   CHECK(problem::complete({.heads = 1, .gate = Gate::bounded, .lower_bound = -1e-30F}));
   CHECK(problem::complete({.heads = 1, .allow_neg_eigval = true}));
+  CHECK(problem::complete({.heads = 1, .wy_chunk = 64}));
 }
 
 TEST_CASE("a problem that contradicts itself is refused by field, value and limit", "[problem]") {
@@ -98,10 +99,17 @@ TEST_CASE("an enum cast from garbage is refused", "[problem]") {
              test::contains("state_type = 7"));
   CHECK_THAT(refusal([](Problem& p) { p.cu_seqlens_type = static_cast<Index>(2); }),
              test::contains("cu_seqlens_type = 2"));
-  CHECK_THAT(refusal([](Problem& p) { p.gate = static_cast<Gate>(3); }),
-             test::contains("gate = 3"));
+  CHECK_THAT(refusal([](Problem& p) { p.gate = static_cast<Gate>(4); }),
+             test::contains("gate = 4"));
   CHECK_THAT(refusal([](Problem& p) { p.state_layout = static_cast<StateLayout>(2); }),
              test::contains("state_layout = 2"));
+}
+
+TEST_CASE("w and u come of chunks that dense runs have", "[problem]") {
+  CHECK(refusal([](Problem& p) { p.wy_chunk = 48; }) ==
+        "wy_chunk = 48; it must be 16, 32 or 64, or 0 for no w and u");
+  CHECK(refusal([](Problem& p) { p.wy_chunk = 32, p.varlen = true; }) ==
+        "wy_chunk = 32, but varlen = true: w and u come from dense runs only");
 }
 
 TEST_CASE("sizes whose bytes would overflow are refused", "[problem]") {

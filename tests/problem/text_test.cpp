@@ -72,11 +72,12 @@ TEST_CASE("wrong words are refused by name", "[problem]") {
   CHECK(refusal("heads=4") ==
         "problem: there is no word 'heads'; there are T, N, H, HV, K, V, varlen, cu_seqlens, qkv, "
         "g, beta, state, gate, lower_bound, beta_logit, neg_eigval, l2norm, scale, layout, h0, ht, "
-        "pool, slots, drafts, checkpoint, zero_padding, mixed");
+        "pool, slots, drafts, checkpoint, zero_padding, mixed, wy");
   CHECK(refusal("H=four") == "problem: H = 'four' is not an integer");
   CHECK(refusal("H=99999999999") == "problem: H = '99999999999' is not an integer");
   CHECK(refusal("qkv=fp16") == "problem: qkv = 'fp16' is not f32|bf16|f16");
-  CHECK(refusal("gate=safe") == "problem: gate = 'safe' is not log_decay|softplus|bounded");
+  CHECK(refusal("gate=safe") ==
+        "problem: gate = 'safe' is not log_decay|softplus|bounded|logsigmoid");
   CHECK(refusal("varlen=2") == "problem: varlen = '2' is not 0|1");
   CHECK(refusal("scale=big") == "problem: scale = 'big' is not a number");
   CHECK_THAT(refusal("H=1 H=2"), test::contains("H is given twice"));

@@ -32,7 +32,7 @@ double dot(const double* a, const double* b, int n, int stride_a = 1, int stride
 }  // namespace
 
 TEST_CASE("chunks equal tokens, for every option") {
-  const Gate gate = GENERATE(Gate::log_decay, Gate::softplus, Gate::bounded);
+  const Gate gate = GENERATE(Gate::log_decay, Gate::softplus, Gate::bounded, Gate::logsigmoid);
   const bool logit = GENERATE(true, false);
   const bool negative = GENERATE(true, false);
   const bool norm = GENERATE(true, false);

@@ -40,6 +40,7 @@ Outputs word_for_word(const Inputs& in) {
           const double A = in.A_log.empty() ? 1 : std::exp(in.A_log[j]);
           const double x = g + (in.dt_bias.empty() ? 0 : in.dt_bias[j * K + c]);
           if (p.gate == Gate::softplus) g = -A * (x > 20 ? x : std::log1p(std::exp(x)));
+          if (p.gate == Gate::logsigmoid) g = std::log(sigmoid(g));
           if (p.gate == Gate::bounded) g = p.lower_bound * sigmoid(A * x);
           for (int d = 0; d < V; ++d) S[c * V + d] *= std::exp(g);
         }
@@ -92,7 +93,7 @@ TEST_CASE("two tokens worked by hand") {
 }
 
 TEST_CASE("the recurrence is spec 1.2 word for word, for every option") {
-  const Gate gate = GENERATE(Gate::log_decay, Gate::softplus, Gate::bounded);
+  const Gate gate = GENERATE(Gate::log_decay, Gate::softplus, Gate::bounded, Gate::logsigmoid);
   const bool logit = GENERATE(true, false);
   const bool norm = GENERATE(true, false);
   Problem p = small_problem(2, 6, 7, 21);

@@ -166,6 +166,32 @@ TEST_CASE("default tunings compile without spills for every kind of problem",
   }
 }
 
+TEST_CASE("the problems of kda_prefill_f32, and its gate, compile without spills",
+          "[strategy][compile]") {
+  const test::Scratch cache;
+  const std::string original = "qkv=f32 g=f32 beta=f32 gate=logsigmoid beta_logit=0 H=8 ";
+  const std::string logits = "gate=logsigmoid H=8 h0=1 ht=1 ";
+  const std::vector<Forced> wanted = {{original + "K=64 V=64 wy=32", "sm_89", "chunk", ""},
+                                      {original + "K=64 V=64 wy=32", "sm_90a", "chunk", ""},
+                                      {original + "K=128 V=128 wy=64", "sm_89", "chunk", ""},
+                                      {original + "K=128 V=64 wy=64", "sm_90a", "chunk", ""},
+                                      {original + "K=64 V=128 wy=64", "sm_90a", "chunk", ""},
+                                      {original + "K=128 V=128 wy=32", "sm_89", "chunk", ""},
+                                      {original + "K=64 V=64", "sm_90a", "recurrent", ""},
+                                      {logits + "wy=32", "sm_89", "chunk", ""},
+                                      {logits, "sm_90a", "recurrent", ""},
+                                      {logits + "wy=32", "sm_90a", "chunk_wgmma", ""},
+                                      {logits, "sm_90a", "chunk_wgmma", ""},
+                                      {logits, "sm_90a", "segments", ""}};
+  const auto plans = make_each(wanted, cache.path());
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    INFO(wanted[i].strategy << " for " << wanted[i].target << ": " << wanted[i].problem);
+    INFO(plans[i].status().message());
+    CHECK(plans[i]);
+    if (plans[i]) check_kernels(**plans[i], false);
+  }
+}
+
 TEST_CASE("every problem has a default plan on every target", "[strategy]") {
   for (const auto& row : test::pairwise(kProblems)) {
     const std::string words = test::words_of(kProblems, row);

@@ -77,6 +77,23 @@ std::vector<Trial> raw_gates() {
   return out;
 }
 
+// Logits of the decay itself, from all to nothing in one chunk; the decays of some are no f32.
+std::vector<Trial> logits() {
+  std::vector<Trial> out;
+  for (const char* type : kTypes) {
+    const std::string words = all_types(type) + "gate=logsigmoid";
+    for (const double value : {-500.0, -100.0, -88.0, -17.0, -1.0, 0.0, 4.0, 17.0, 88.0, 500.0})
+      out.push_back(trial(words, {130}, pattern(GatePattern::constant, value)));
+    for (const double other : {0.0, 5.0, 500.0})
+      for (const GatePattern gate :
+           {GatePattern::by_token, GatePattern::by_channel, GatePattern::one_channel})
+        out.push_back(trial(words, {150}, pattern(gate, -500, other)));
+    for (const GatePattern regime : {GatePattern::strong, GatePattern::weak, GatePattern::mixed})
+      out.push_back(trial(words, {300}, pattern(regime, 0)));
+  }
+  return out;
+}
+
 // The patterns again at the size that matters most.
 std::vector<Trial> at_128() {
   std::vector<Trial> out;
@@ -97,4 +114,5 @@ std::vector<Trial> at_128() {
 KDA_SWEEP("log decays", log_decays)
 KDA_SWEEP("spikes", spikes)
 KDA_SWEEP("raw gates", raw_gates)
+KDA_SWEEP("logits", logits)
 KDA_SWEEP("gates at 128", at_128)

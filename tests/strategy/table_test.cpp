@@ -5,6 +5,7 @@
 
 #include "device/device.hpp"
 #include "problem/problem.hpp"
+#include "strategy/pick.hpp"
 #include "support/catch.hpp"
 
 using namespace kda;
@@ -68,5 +69,30 @@ TEST_CASE("some strategy serves every problem of the promise", "[strategy]") {
       INFO(target << ": " << text);
       CHECK(served);
     }
+  }
+}
+
+TEST_CASE("w and u come from strategies of chunks, of the chunks asked for", "[strategy]") {
+  for (const char* target : {"sm_89", "sm_90a", "sm_120a"}) {
+    const auto device = device::parse(target);
+    REQUIRE(device);
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const int chunk : {16, 32, 64})
+        for (const int K : {64, 128})
+          for (const int V : {64, 128}) {
+            Problem wanted{.heads = 8, .key_dim = K, .value_dim = V, .max_tokens = 8192};
+            wanted.qkv_type = type;
+            wanted.wy_chunk = chunk;
+            const auto problem = problem::complete(wanted);
+            REQUIRE(problem);
+            INFO(target << ": " << problem::to_text(*problem));
+            CHECK_THAT(strategy::find("recurrent")->applicable(*problem, *device).message(),
+                       test::contains("wy_chunk is set"));
+            const auto candidates = strategy::pick(*problem, *device, "", "");
+            INFO(candidates.status().message());
+            REQUIRE(candidates);
+            CHECK_THAT(tunable::to_text(candidates->recipe.tuning),
+                       test::contains("chunk=" + std::to_string(chunk) + " "));
+          }
   }
 }

@@ -5,6 +5,7 @@
 #include "base/tensor.cuh"
 #include "base/varlen.cuh"
 #include "ptx/dependent.cuh"
+#include "sm80/chunk/wy.cuh"
 #include "step/gate.cuh"
 #include "step/inverse.cuh"
 #include "step/normalize.cuh"
@@ -310,6 +311,10 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   Inverse::invert(m, l);
   write_ak(ak, ak_rest, m, remainder, shared.beta);
   write_aq(aq, queries, m, shared.beta);
+  if constexpr (shape.wy_tensors) {
+    wy::write<shape, chunk, threads, Factor>(args.w, args.u, in, kd, m, shared.beta, n, head, first,
+                                             rows);
+  }
 }
 
 }  // namespace kda
