@@ -98,6 +98,8 @@ const char* hint(CUresult result) {
   }
 }
 
+thread_local CUresult last_refusal = CUDA_SUCCESS;
+
 Status failed(std::string message) { return {Code::device_error, std::move(message)}; }
 
 Status open_library(void*& handle) {
@@ -164,8 +166,12 @@ Result<const Driver*> driver() {
   return open_once();
 }
 
+CUresult refusal() noexcept { return last_refusal; }
+void forget_refusal() noexcept { last_refusal = CUDA_SUCCESS; }
+
 Status check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return {};
+  last_refusal = result;
   return failed(fmt::format("{}: {}{}", what, meaning(state().table, result), hint(result)));
 }
 

@@ -22,6 +22,8 @@ namespace kda::launch {
   REQUIRED(FuncGetAttribute) OPTIONAL(FuncLoad) /* since 12.4 */                                  \
   REQUIRED(LaunchKernelEx) REQUIRED(OccupancyMaxActiveBlocksPerMultiprocessor)                    \
   REQUIRED(MemAlloc) REQUIRED(MemFree) REQUIRED(MemGetInfo)                                       \
+  REQUIRED(MemPoolCreate) REQUIRED(MemPoolSetAttribute)                                           \
+  REQUIRED(MemAllocFromPoolAsync) REQUIRED(MemFreeAsync)                                          \
   REQUIRED(MemcpyHtoD) REQUIRED(MemcpyDtoH) REQUIRED(MemcpyDtoD)                                  \
   REQUIRED(MemcpyHtoDAsync) REQUIRED(MemcpyDtoHAsync) REQUIRED(MemcpyDtoDAsync)                   \
   REQUIRED(MemsetD8) REQUIRED(MemsetD16) REQUIRED(MemsetD32)                                      \
@@ -51,6 +53,11 @@ Result<const Driver*> driver();
 
 // ok, or device_error "<what>: CUDA_ERROR_X (meaning)".
 Status check(CUresult result, const char* what);
+
+// The last failure that check() met on this thread; CUDA_SUCCESS where there was none since the
+// last forget_refusal().
+CUresult refusal() noexcept;
+void forget_refusal() noexcept;
 
 // For tests: finds each call by its full name in place of libcuda, and forgets the driver opened so
 // far; null goes back to libcuda.

@@ -141,6 +141,29 @@ CUresult function_attribute(int* value, CUfunction_attribute, CUfunction functio
   *value = 32;
   return function_load(function);
 }
+CUresult pool_create(CUmemoryPool* pool, const CUmemPoolProps*) {
+  *pool = handle<CUmemoryPool>(0x400U + static_cast<unsigned>(++fake->pools));
+  return CUDA_SUCCESS;
+}
+CUresult pool_set(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_SUCCESS; }
+CUresult pool_allocate(CUdeviceptr* at, std::size_t bytes, CUmemoryPool pool, CUstream) {
+  if (reinterpret_cast<std::uintptr_t>(pool) <=
+      0x400U + static_cast<std::uintptr_t>(fake->lost_pools)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (fake->allocate_result != CUDA_SUCCESS) return fake->allocate_result;
+  fake->allocations.push_back(bytes);
+  *at = fake->allocations.size() << 32;
+  return CUDA_SUCCESS;
+}
+CUresult free_async(CUdeviceptr, CUstream) {
+  ++fake->freed;
+  return CUDA_SUCCESS;
+}
+CUresult is_capturing(CUstream, CUstreamCaptureStatus* status) {
+  *status = fake->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
 CUresult launch(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
   int argument = 0;
   std::memcpy(&argument, parameters[0], sizeof argument);
@@ -204,6 +227,11 @@ void* find(const char* name) {
       row<"cuFuncLoad", function_load>(),
       row<"cuFuncGetAttribute", function_attribute>(),
       row<"cuLaunchKernelEx", launch>(),
+      row<"cuMemPoolCreate", pool_create>(),
+      row<"cuMemPoolSetAttribute", pool_set>(),
+      row<"cuMemAllocFromPoolAsync", pool_allocate>(),
+      row<"cuMemFreeAsync", free_async>(),
+      row<"cuStreamIsCapturing", is_capturing>(),
   };
   const auto row = calls.find(name);
   return row != calls.end() ? row->second : reinterpret_cast<void*>(unsupported);

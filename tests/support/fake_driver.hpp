@@ -24,9 +24,11 @@ class FakeDriver {
   CUresult init_result = CUDA_SUCCESS;
   CUresult load_result = CUDA_SUCCESS;
   CUresult launch_result = CUDA_SUCCESS;
-  std::string missing;      // this call does not exist
-  std::string refuse_once;  // this call fails the next time
-  int fail_at = 0;          // the call that makes `calls` this number fails
+  CUresult allocate_result = CUDA_SUCCESS;  // from pools
+  bool capturing = false;                   // any stream
+  std::string missing;                      // this call does not exist
+  std::string refuse_once;                  // this call fails the next time
+  int fail_at = 0;                          // the call that makes `calls` this number fails
   int calls = 0;
   CUcontext current = nullptr;
   CUdevice current_device = 0;
@@ -50,6 +52,10 @@ class FakeDriver {
   int libraries_loaded = 0, libraries_unloaded = 0;
   int functions_loaded = 0;
   int events = 0;  // not destroyed yet
+  int pools = 0;
+  int lost_pools = 0;                    // the first so many are good no more
+  std::vector<std::size_t> allocations;  // from pools
+  int freed = 0;                         // of them
   CUcontext context_of_load = nullptr;
   std::vector<Attribute> attributes;
   std::vector<Launch> launches;

@@ -1,0 +1,76 @@
+#include "launch/stream_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "base/log.hpp"
+#include "launch/driver.hpp"
+
+namespace kda::launch {
+namespace {
+
+struct Pools {
+  std::mutex mutex;
+  std::map<std::pair<unsigned, int>, CUmemoryPool> by_device;  // driver generation, ordinal
+};
+
+Pools& pools() {
+  static auto* pools = new Pools;  // leaked: calls may come during exit
+  return *pools;
+}
+
+Result<CUmemoryPool> pool_of(const Driver& driver, int ordinal, bool anew) {
+  Pools& all = pools();
+  const std::lock_guard lock(all.mutex);
+  CUmemoryPool& pool = all.by_device[{driver_generation(), ordinal}];
+  if (anew) pool = nullptr;  // it died with its context; there is nothing left to destroy
+  if (pool != nullptr) return pool;
+  CUmemPoolProps props = {};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  props.location.id = ordinal;
+  CUmemoryPool made = nullptr;
+  if (Status status = check(driver.MemPoolCreate(&made, &props), "cuMemPoolCreate"); !status) {
+    return status;
+  }
+  cuuint64_t kept = StreamMemory::kKept;
+  if (Status status =
+          check(driver.MemPoolSetAttribute(made, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept),
+                "cuMemPoolSetAttribute");
+      !status) {
+    base::log::warn(status.message());  // slower, not wrong
+  }
+  return pool = made;
+}
+
+}  // namespace
+
+Result<StreamMemory> StreamMemory::take(int ordinal, std::size_t bytes, CUstream stream) {
+  if (bytes == 0) return StreamMemory(0, stream);
+  const Result<const Driver*> found = driver();
+  if (!found) return found.status();
+  const Driver& driver = **found;
+  CUresult result = CUDA_SUCCESS;
+  for (const bool anew : {false, true}) {  // a device that was reset has lost its pools
+    const Result<CUmemoryPool> pool = pool_of(driver, ordinal, anew);
+    if (!pool) return pool.status();
+    CUdeviceptr at = 0;
+    result = driver.MemAllocFromPoolAsync(&at, bytes, *pool, stream);
+    if (result == CUDA_SUCCESS) return StreamMemory(at, stream);
+    if (result != CUDA_ERROR_INVALID_VALUE && result != CUDA_ERROR_INVALID_HANDLE) break;
+  }
+  return check(result, fmt::format("cuMemAllocFromPoolAsync of {} bytes", bytes).c_str());
+}
+
+StreamMemory::~StreamMemory() {
+  if (at_ == 0) return;
+  const Result<const Driver*> found = driver();
+  if (!found) return;
+  if (Status status = check((*found)->MemFreeAsync(at_, stream_), "cuMemFreeAsync"); !status) {
+    base::log::warn(status.message());
+  }
+}
+
+}  // namespace kda::launch
