@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/head_major.hpp"
 #include "bench/pool.hpp"
 #include "cli/failure.hpp"
 #include "cli/subject.hpp"
@@ -26,6 +27,16 @@ Buffer uploaded_cu_seqlens(const Gpu& gpu, const reference::Tensors& host) {
   return uploaded(gpu, std::vector<std::int32_t>(host.cu_seqlens.begin(), host.cu_seqlens.end()));
 }
 
+// Of w and u, whatever their rows past a sequence's end.
+std::pair<std::size_t, std::size_t> wy_bytes(const Problem& problem, int sequences) {
+  const std::int64_t length = problem.max_tokens / sequences;
+  const std::int64_t chunks = (length + problem.wy_chunk - 1) / problem.wy_chunk;
+  const std::size_t rows =
+      static_cast<std::size_t>(chunks * problem.wy_chunk) * sequences * problem.value_heads;
+  const std::size_t row = rows * reference::bytes_of(problem.qkv_type);
+  return {row * problem.key_dim, row * problem.value_dim};
+}
+
 Buffer copied(const Gpu& gpu, const Buffer& from) {
   Buffer buffer(gpu, from.bytes());
   buffer.copy_from(from);
@@ -34,8 +45,8 @@ Buffer copied(const Gpu& gpu, const Buffer& from) {
 
 }  // namespace
 
-DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
-    : host_(host), problem_(host.problem), sequences_(host.sequences()) {
+DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host, bool head_major)
+    : host_(host), problem_(host.problem), head_major_(head_major), sequences_(host.sequences()) {
   const double bytes = cli::floor_bytes(problem_);
   const auto free = static_cast<double>(gpu.free_bytes());
   const int count = measure::rotation(bytes, static_cast<double>(gpu.device().l2_bytes), free);
@@ -44,11 +55,11 @@ DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
                                                  bytes / 1e9, free / 1e9));
   }
   Set first;
-  first.q = uploaded(gpu, host.q);
-  first.k = uploaded(gpu, host.k);
-  first.v = uploaded(gpu, host.v);
-  first.g = uploaded(gpu, host.g);
-  first.beta = uploaded(gpu, host.beta);
+  first.q = uploaded(gpu, laid_out(host.q, problem_.heads));
+  first.k = uploaded(gpu, laid_out(host.k, problem_.heads));
+  first.v = uploaded(gpu, laid_out(host.v, problem_.value_heads));
+  first.g = uploaded(gpu, laid_out(host.g, problem_.value_heads));
+  first.beta = uploaded(gpu, laid_out(host.beta, problem_.value_heads));
   first.A_log = uploaded(gpu, host.A_log);
   first.dt_bias = uploaded(gpu, host.dt_bias);
   first.cu_seqlens = uploaded_cu_seqlens(gpu, host);
@@ -67,6 +78,11 @@ DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
   first.final_state = Buffer(gpu, problem_.final_state && !problem_.state_pool
                                       ? states * reference::bytes_of(problem_.state_type)
                                       : 0);
+  if (problem_.wy_chunk > 0) {
+    const auto [w, u] = wy_bytes(problem_, sequences_);
+    first.w = Buffer(gpu, w);
+    first.u = Buffer(gpu, u);
+  }
   sets_.push_back(std::move(first));
   while (sets() < count) {
     const Set& from = sets_.front();
@@ -74,7 +90,8 @@ DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host)
                      copied(gpu, from.g), copied(gpu, from.beta), copied(gpu, from.A_log),
                      copied(gpu, from.dt_bias), copied(gpu, from.cu_seqlens),
                      copied(gpu, from.initial_state), Buffer(gpu, from.o.bytes()),
-                     Buffer(gpu, from.final_state.bytes())});
+                     Buffer(gpu, from.final_state.bytes()), Buffer(gpu, from.w.bytes()),
+                     Buffer(gpu, from.u.bytes())});
   }
   gpu.synchronize();
 }
@@ -95,6 +112,14 @@ Forward DeviceTensors::forward(int set) const {
   run.initial_state = from.initial_state.data();
   run.o = from.o.data();
   run.final_state = from.final_state.data();
+  run.w = from.w.data();
+  run.u = from.u.data();
+  if (head_major_) {
+    run.q_strides = run.k_strides = strides(problem_.heads, problem_.key_dim);
+    run.g_strides = strides(problem_.value_heads, problem_.key_dim);
+    run.v_strides = run.o_strides = strides(problem_.value_heads, problem_.value_dim);
+    run.beta_strides = strides(problem_.value_heads, 1);
+  }
   if (problem_.state_pool) {
     run.pool = state_pool();
     run.final_state = problem_.final_state ? from.initial_state.data() : nullptr;
@@ -112,6 +137,25 @@ StatePool DeviceTensors::state_pool() const {
   return pool;
 }
 
+reference::Bytes DeviceTensors::laid_out(const reference::Bytes& host, int heads) const {
+  if (!head_major_) return host;
+  const auto N = static_cast<std::size_t>(sequences_);
+  return swapped(host, N, static_cast<std::size_t>(problem_.max_tokens) / N,
+                 static_cast<std::size_t>(heads));
+}
+
+reference::Bytes DeviceTensors::as_host_has(const reference::Bytes& device, int heads) const {
+  if (!head_major_) return device;
+  const auto N = static_cast<std::size_t>(sequences_);
+  return swapped(device, N, static_cast<std::size_t>(heads),
+                 static_cast<std::size_t>(problem_.max_tokens) / N);
+}
+
+Strides DeviceTensors::strides(int heads, int channels) const {
+  const std::int64_t head = problem_.max_tokens / sequences_ * channels;
+  return {heads * head, channels, head};
+}
+
 void DeviceTensors::set_dt_bias(const std::vector<float>& dt_bias) {
   for (Set& set : sets_) set.dt_bias.upload(dt_bias.data(), set.dt_bias.bytes());
 }
@@ -127,6 +171,7 @@ void DeviceTensors::download_outputs(reference::Bytes& o, reference::Bytes& fina
   o.resize(from.o.bytes());
   final_state.resize(from.final_state.bytes());
   from.o.download(o.data(), o.size());
+  o = as_host_has(o, problem_.value_heads);
   if (problem_.state_pool && problem_.final_state) {
     reference::Bytes pool(from.initial_state.bytes());
     from.initial_state.download(pool.data(), pool.size());

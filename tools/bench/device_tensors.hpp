@@ -18,7 +18,7 @@ class DeviceTensors {
  public:
   // Uploads once and copies on the device; host must outlive it.  Throws Failure where the memory
   // does not suffice.
-  DeviceTensors(const Gpu& gpu, const reference::Tensors& host);
+  DeviceTensors(const Gpu& gpu, const reference::Tensors& host, bool head_major = false);
 
   int sets() const { return static_cast<int>(sets_.size()); }
   Forward forward(int set) const;
@@ -34,13 +34,18 @@ class DeviceTensors {
   struct Set {
     Buffer q, k, v, g, beta, A_log, dt_bias, cu_seqlens;
     Buffer initial_state;  // or the pool, which is final_state too
-    Buffer o, final_state;
+    Buffer o, final_state, w, u;
   };
 
   StatePool state_pool() const;
+  // [N, T / N, heads, *] as the device has it, and back.
+  reference::Bytes laid_out(const reference::Bytes& host, int heads) const;
+  reference::Bytes as_host_has(const reference::Bytes& device, int heads) const;
+  Strides strides(int heads, int channels) const;
 
   const reference::Tensors& host_;
   Problem problem_;
+  bool head_major_;
   int sequences_ = 0;
   std::vector<Set> sets_;
   reference::Slots slots_;        // of a pool, the same for every set

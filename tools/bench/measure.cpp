@@ -48,7 +48,7 @@ void Bench::enter(const std::string& regime) {
   }
   tensors_.reset();
   host_ = make_tensors(problem, problem.max_tokens, subject_.cu_seqlens, spec);
-  tensors_ = std::make_unique<DeviceTensors>(gpu_, host_);
+  tensors_ = std::make_unique<DeviceTensors>(gpu_, host_, subject_.head_major);
 }
 
 std::vector<Measurement> Bench::measure(const Subject& subject) {

@@ -27,6 +27,7 @@ constexpr const char* kExamples =
     "  kda-bench --suite linear                       whether time and memory grow as T does\n"
     "  kda-bench --suite decode                       a token and a few, states in pools\n"
     "  kda-bench --suite serving                      checkpoints, decodes beside a prefill\n"
+    "  kda-bench --suite original                     the first kda_prefill's sizes, in f32\n"
     "  kda-bench \"T=8192 H=64 gate_regime=weak\"       a problem in words\n"
     "  kda-bench \"H=12 seqlens=1300,547,2048 K=64\"    packed sequences of these lengths\n"
     "  kda-bench \"h64 g=f32\" --strategy chunk --strategy recurrent\n"
@@ -58,7 +59,7 @@ void add_what(CLI::App& app, Request& request) {
       ->check(CLI::PositiveNumber);
   app.add_option("--suite", request.suite,
                  "prefill: all cases in the three gate regimes; linear: T from 8192 to 1048576")
-      ->check(CLI::IsMember({"prefill", kLinear, kDecode, kServing}));
+      ->check(CLI::IsMember({"prefill", kLinear, kDecode, kServing, kOriginal}));
   app.add_option("--gate-regime", request.regimes, "gate regimes of the named problems")
       ->delimiter(',')
       ->allow_extra_args(false)

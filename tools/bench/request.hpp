@@ -11,6 +11,7 @@ namespace kda::bench {
 constexpr const char* kLinear = "linear";
 constexpr const char* kDecode = "decode";
 constexpr const char* kServing = "serving";
+constexpr const char* kOriginal = "original";
 
 struct Request {
   std::vector<std::string> problems;    // case and model names and words, as typed

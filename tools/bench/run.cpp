@@ -30,6 +30,7 @@ std::vector<Subject> subjects_asked(const Request& request) {
   if (request.suite == kServing) {
     subjects = cli::serving_suite(cli::serving_problems(), request.regimes);
   }
+  if (request.suite == kOriginal) subjects = cli::original_suite(request.regimes);
   std::vector<std::string> groups = cli::group_words(request.problems);
   if (request.tp > 0) groups = must(cli::with_tp(std::move(groups), request.tp));
   for (const std::string& text : groups) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -283,7 +284,9 @@ double floor_bytes(const Problem& problem) {
                          : problem.checkpoint_tokens > 0 ? 1 + T / N / problem.checkpoint_tokens
                                                          : 1;
   const double states = (problem.initial_state ? 1 : 0) + (problem.final_state ? written : 0);
-  return T * bytes(problem.qkv_type) * (2 * H * K + 2 * HV * V) +
+  const double chunk = std::max(problem.wy_chunk, 1);
+  const double wy = problem.wy_chunk > 0 ? N * std::ceil(T / N / chunk) * chunk * HV * (K + V) : 0;
+  return bytes(problem.qkv_type) * (T * (2 * H * K + 2 * HV * V) + wy) +
          T * HV * (bytes(problem.gate_type) * K + bytes(problem.beta_type)) +
          states * N * HV * K * V * bytes(problem.state_type);
 }

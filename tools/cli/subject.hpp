@@ -17,6 +17,7 @@ struct Subject {
   std::vector<std::int64_t> cu_seqlens;    // [N + 1]
   std::string regime;                      // "strong", "weak" or "mixed"
   const reference::Case* peers = nullptr;  // set where the numbers of peers.md apply
+  bool head_major = false;                 // tensors lie as [N, H, T, *], as kda_prefill_f32's do
 };
 
 // What the arguments of a command line spell: an argument that holds a blank is one problem, and

@@ -72,4 +72,25 @@ std::span<const char* const> serving_problems() {
   return kProblems;
 }
 
+std::vector<Subject> original_suite(const std::vector<std::string>& regimes) {
+  struct Size {
+    int B, H, T;
+  };
+  constexpr Size kSizes[] = {
+      {2, 8, 4096}, {2, 8, 8192}, {4, 8, 4096}, {2, 16, 4096}, {2, 8, 16384}};
+  std::vector<Subject> subjects;
+  for (const Size& size : kSizes) {
+    const std::string words = fmt::format(
+        "T={} N={} H={} K=64 V=64 qkv=f32 g=f32 beta=f32 gate=logsigmoid beta_logit=0 h0=0 ht=0 "
+        "wy=32",
+        size.B * size.T, size.B, size.H);
+    for (Subject& subject : must(subjects_of(words, regimes))) {
+      subject.name = fmt::format("original B={} H={} T={}", size.B, size.H, size.T);
+      subject.head_major = true;
+      subjects.push_back(std::move(subject));
+    }
+  }
+  return subjects;
+}
+
 }  // namespace kda::cli

@@ -24,4 +24,8 @@ std::span<const char* const> serving_problems();
 std::vector<Subject> serving_suite(std::span<const char* const> problems,
                                    const std::vector<std::string>& regimes);
 
+// The published sizes of the first kda_prefill, with w and u, the strong gate unless regimes are
+// named.
+std::vector<Subject> original_suite(const std::vector<std::string>& regimes);
+
 }  // namespace kda::cli

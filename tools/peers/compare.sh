@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Ours beside the peers on this machine's GPU, in one command: builds libkda and kda-bench, makes
-# the wheels of .whl importable, runs compare.py.  Arguments go to compare.py; README.md has more.
+# the wheels of .whl importable, runs compare.py, or original.py where the first argument is
+# "original".  Arguments go there; README.md has more.
 #   BUILD  the build folder, made if it is not there (build-peers); that of device_check.sh will do
 #   OUT    where peers.json and peers.md go (/tmp)
 #   CMAKE_ARGS  to the configure step         KDA_PEERS_SITE  where the wheels are unpacked
@@ -29,4 +30,9 @@ fi
 library=$(realpath "$build/src/libkda.so")
 export KDA_LIBRARY=${KDA_LIBRARY:-$library}
 export PYTHONPATH="$PWD/tools/python:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
-exec python3 tools/peers/compare.py --kda-bench "$build/tools/kda-bench" --out "${OUT:-/tmp}" "$@"
+program=compare
+if [[ ${1:-} == original ]]; then
+  program=original
+  shift
+fi
+exec python3 "tools/peers/$program.py" --kda-bench "$build/tools/kda-bench" --out "${OUT:-/tmp}" "$@"

@@ -16,6 +16,23 @@ TEST_CASE("the linear suite goes to a million tokens at 4, 8 and 32 heads", "[to
   CHECK(cli::linear_suite({"weak", "mixed"}).size() == 30);
 }
 
+TEST_CASE("the original suite is the published sizes of kda_prefill", "[tools]") {
+  const std::vector<cli::Subject> all = cli::original_suite({});
+  REQUIRE(all.size() == 5);
+  CHECK(all.back().name == "original B=2 H=8 T=16384");
+  for (const cli::Subject& subject : all) {
+    INFO(subject.name);
+    const Problem& p = subject.problem;
+    CHECK(subject.head_major);
+    CHECK((p.key_dim == 64 && p.value_dim == 64 && p.wy_chunk == 32));
+    CHECK((p.qkv_type == DType::f32 && p.gate == Gate::logsigmoid && !p.beta_is_logit));
+    CHECK_FALSE((p.initial_state || p.final_state || p.varlen));
+    // q, k, v, g, o, w, u and beta, of f32.
+    const auto tokens = static_cast<double>(p.max_tokens) * p.heads;
+    CHECK(cli::floor_bytes(p) == tokens * 4 * (7 * 64 + 1));
+  }
+}
+
 TEST_CASE("the suite is every case in three regimes, neighbours by case", "[tools]") {
   const std::vector<cli::Subject> all = cli::suite({});
   CHECK(all.size() == 3 * reference::cases().size());
