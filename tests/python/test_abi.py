@@ -12,7 +12,7 @@ from support import ROOT
 import kda
 from kda import _abi
 
-HEADER = ROOT / "include" / "kda" / "kda.h"
+HEADERS = [ROOT / "include" / "kda" / name for name in ("kda.h", "prefill.h")]
 STRUCTS = {
     "kda_problem": _abi.Problem,
     "kda_options": _abi.Options,
@@ -20,6 +20,7 @@ STRUCTS = {
     "kda_index_table": _abi.IndexTable,
     "kda_state_pool": _abi.StatePool,
     "kda_forward": _abi.Forward,
+    "KdaPrefillIO": _abi.PrefillIO,
 }
 ENUMS = {
     "kda_dtype": (kda.DType, "KDA_"),
@@ -33,7 +34,7 @@ ENUMS = {
 
 
 def text() -> str:
-    return re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    return re.sub(r"/\*.*?\*/", "", "".join(header.read_text() for header in HEADERS), flags=re.S)
 
 
 def test_every_field_lies_where_the_c_compiler_puts_it(tmp_path):
@@ -44,6 +45,7 @@ def test_every_field_lies_where_the_c_compiler_puts_it(tmp_path):
         "#include <stdio.h>",
         "#include <stddef.h>",
         "#include <kda/kda.h>",
+        "#include <kda/prefill.h>",
         "int main(void) {",
     ]
     expected = []

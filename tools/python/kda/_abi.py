@@ -57,6 +57,7 @@ class Problem(Structure):
         ("checkpoint_tokens", c_int32),
         ("zero_padding", c_int32),
         ("mixed_lengths", c_int32),
+        ("wy_chunk", c_int32),
     ]
 
 
@@ -118,6 +119,25 @@ class Forward(Structure):
         ("beta_strides", Strides),
         ("o_strides", Strides),
         ("pool", StatePool),
+        ("w", c_void_p),
+        ("u", c_void_p),
+    ]
+
+
+class PrefillIO(Structure):
+    """KdaPrefillIO of include/kda/prefill.h, the interface of the first CUDA kda_prefill."""
+
+    _fields_ = [(name, c_void_p) for name in ("q", "k", "v", "g", "beta", "w", "u", "o")] + [
+        (name, c_int32)
+        for name in (
+            "batch_size",
+            "num_heads",
+            "seq_len",
+            "head_dim",
+            "value_dim",
+            "chunk_size",
+            "num_chunks",
+        )
     ]
 
 
@@ -180,6 +200,7 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "kda_plan_describe": (c_char_p, [c_void_p]),
     "kda_plan_destroy": (None, [c_void_p]),
     "kda_set_log": (c_int32, [c_int32, LogSink, c_void_p]),
+    "kda_prefill_f32": (c_int32, [POINTER(PrefillIO), c_void_p]),
     "kda_last_message": (c_char_p, []),
     "kda_code_name": (c_char_p, [c_int32]),
     "kda_version": (c_int32, []),

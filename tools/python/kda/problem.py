@@ -33,6 +33,8 @@ class Gate(enum.IntEnum):
     """-exp(A_log) * softplus(g + dt_bias)."""
     bounded = 2
     """lower_bound * sigmoid(exp(A_log) * (g + dt_bias)), the field's "safe gate"."""
+    logsigmoid = 3
+    """log(sigmoid(g)): g is the logit of the decay itself."""
 
 
 class StateLayout(enum.IntEnum):
@@ -153,6 +155,9 @@ class Problem:
     """Outputs of padding become zero; otherwise they stay as they are."""
     mixed_lengths: bool = False
     """varlen: runs pack sequences of a few tokens beside long ones."""
+
+    wy_chunk: int = 0
+    """Dense runs of strategy chunk may also bring out w and u, of chunks of 16, 32 or 64 tokens."""
 
     def __post_init__(self) -> None:
         for field, kind in _ENUMS.items():
