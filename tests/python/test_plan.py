@@ -174,6 +174,68 @@ def test_a_stream_may_be_an_int_or_an_object(small_plan, arrays):
         small_plan.run(**arrays, stream="7")
 
 
+@pytest.fixture
+def pooled(arrays):
+    problem = kda.Problem(heads=2, value_heads=4, key_dim=64, value_dim=32, max_tokens=64,
+                          max_sequences=4, initial_state=True, final_state=True, state_pool=True,
+                          slot_index_type="i64", checkpoint_tokens=64)  # fmt: skip
+    # Slots of 4 * 32 * 64 elements that lie 10000 apart.
+    pool = Array((9, 4, 32, 64), "<f4", strides=(40000, 8192, 256, 4))
+    arrays.update(initial_state=pool, final_state=pool)
+    return kda.Plan(problem, kda.Options(target="sm_90a")), arrays
+
+
+def test_states_in_slots(pooled):
+    plan, arrays = pooled
+    table = Array((3, 2), "<i8", strides=(40, 8))
+    slots = kda.StatePool(Array((3,), "<i8"), initial_indices=Array((3,), "<i8"), checkpoints=table)
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        plan.run(**arrays, pool=slots)
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"indices": Array((3,), "<i4")}, "indices is i32; the plan's problem says i64"),
+        ({"checkpoints": None}, "pool.checkpoints.data is null"),
+        ({"num_accepted_tokens": Array((3,), "<i8")}, "Problem::draft_states = false"),
+        ({"checkpoints": Array((3, 2), "<i8", strides=(8, 16))}, "rows must be contiguous"),
+        ({"initial_indices": Array((3,), "<i8", strides=(16,))}, "initial_indices has strides"),
+    ],
+)
+def test_what_does_not_fit_of_slots_is_refused(pooled, fields, words):
+    plan, arrays = pooled
+    slots = {"indices": Array((3,), "<i8"), "checkpoints": Array((3, 2), "<i8"), **fields}
+    with pytest.raises(ValueError, match=words):
+        plan.run(**arrays, pool=kda.StatePool(**slots))
+
+
+def test_slots_must_be_contiguous_and_asked_for(pooled, small_plan):
+    plan, arrays = pooled
+    slots = kda.StatePool(Array((3,), "<i8"), checkpoints=Array((3, 2), "<i8"))
+    apart = Array((9, 4, 32, 64), "<f4", strides=(70000, 16384, 512, 8))
+    with pytest.raises(ValueError, match="initial_state has strides"):
+        plan.run(**{**arrays, "initial_state": apart}, pool=slots)
+    with pytest.raises(ValueError, match="Problem::state_pool = false|indices is i64"):
+        small_plan.run(**arrays, pool=slots)
+
+
+def test_w_and_u(arrays):
+    problem = kda.Problem(heads=2, key_dim=64, value_dim=32, max_tokens=64, max_sequences=3,
+                          qkv_type="f32", gate="logsigmoid", wy_chunk=16)  # fmt: skip
+    plan = kda.Plan(problem, kda.Options(target="sm_90a"))
+    run = {"q": (64,), "k": (64,), "v": (32,), "o": (32,)}
+    run = {name: Array((24, 2, *channels), "<f4") for name, channels in run.items()}
+    run.update(g=Array((24, 2, 64)), beta=Array((24, 2)), workspace=1 << 20, sequences=3)
+    w, u = Array((3, 2, 1, 16, 64), "<f4"), Array((3, 2, 1, 16, 32), "<f4")
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        plan.run(**run, w=w, u=u)
+    with pytest.raises(ValueError, match=r"u has the shape .* wants \[3, 2, 1, 16, 32\]"):
+        plan.run(**run, w=w, u=w)
+    with pytest.raises(kda.InvalidArgument, match="w = 0x500000001 is not aligned"):
+        plan.run(**run, w=(5 << 32) + 1)
+
+
 def test_threads_share_a_plan(small_plan, arrays):
     said = []
 

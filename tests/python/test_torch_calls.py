@@ -231,6 +231,39 @@ def test_refusals_of_flash_kda_fwd(words, changed):
         flash_kda_fwd(**flash(**changed))
 
 
+def prefill(**changed):
+    x = {
+        **{name: meta(2, 3, 40, 64) for name in ("q", "k", "v", "g")},
+        "beta": meta(2, 3, 40),
+        "chunk_size": 32,
+    }
+    return {**x, **changed}
+
+
+def test_kda_prefill_allocates_what_it_is_not_given():
+    o, w, u = torch.ops.kda_prefill.forward(**prefill())
+    assert o.shape == (2, 3, 40, 64)
+    assert w.shape == u.shape == (2, 3, 2, 32, 64)
+    given = meta(2, 3, 2, 32, 64)
+    assert torch.ops.kda_prefill.forward(**prefill(w=given))[1] is given
+
+
+@pytest.mark.parametrize(
+    "words, changed",
+    [
+        ("k is .*; it must be", {"k": meta(2, 3, 41, 64)}),
+        ("g is torch.float16", {"g": meta(2, 3, 40, 64, dtype=torch.float16)}),
+        ("v has strides", {"v": meta(2, 3, 64, 40).transpose(2, 3)}),
+        ("w is .*; it must be", {"w": meta(2, 3, 2, 16, 64)}),
+        ("chunk_size = 0", {"chunk_size": 0}),
+        ("beta is on cpu", {"beta": torch.zeros(2, 3, 40)}),
+    ],
+)
+def test_refusals_of_kda_prefill(words, changed):
+    with pytest.raises(ValueError, match=words):
+        torch.ops.kda_prefill.forward(**prefill(**changed))
+
+
 def test_lengths_share_plans():
     from kda.torch._plans import bucket
 

@@ -101,6 +101,17 @@ def test_through_aot_autograd():
         assert compiled(*x, torch.empty_like(x[2])).shape == (1, 8, 2, 16)
 
 
+def test_kda_prefill_is_seen_through():
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def layer(x, beta):
+        return torch.ops.kda_prefill.forward(x, x, x, x, beta, 32)
+
+    x = torch.zeros(1, 2, 40, 64, device="meta")
+    with torch.no_grad():
+        o, w, u = layer(x, torch.zeros(1, 2, 40, device="meta"))
+    assert o.shape == x.shape and w.shape == u.shape == (1, 2, 2, 32, 64)
+
+
 def test_refusals_come_through_the_compiler():
     compiled = torch.compile(chunk_kda, backend="eager")
     with torch.no_grad(), pytest.raises(ValueError, match="allow_neg_eigval=True needs"):

@@ -246,3 +246,40 @@ def test_a_thread_without_a_context_gets_one(launches, monkeypatch):
     assert _call._context_was_missing(3) and made == [{"device": "cuda:3"}]
     monkeypatch.setattr(_abi, "last_message", lambda: "q is null")
     assert not _call._context_was_missing(3) and len(made) == 1
+
+
+def test_what_needs_a_device_to_be_refused():
+    """The checks behind that of the device itself."""
+    from kda.torch import _tensors
+
+    class Cuda:
+        """A tensor that says it is on a GPU."""
+
+        type = "cuda"
+
+    def refusal(**changed):
+        x = dict(zip(("q", "k", "v", "g", "beta"), inputs()))
+        x.update(A_log=None, dt_bias=None, initial_state=None, cu_seqlens=None)
+        x.update(changed)
+
+        class OnDevice:
+            def __init__(self, tensor):
+                self.tensor, self.device = tensor, Cuda
+
+            def __getattr__(self, name):
+                return getattr(self.tensor, name)
+
+        t = {name: None if y is None else OnDevice(y) for name, y in x.items()}
+        with pytest.raises((ValueError, NotImplementedError)) as caught:
+            _tensors.check(_tensors.Tensors(**t), (3, 4, 64, 32), False)
+        return f"{type(caught.value).__name__}: {caught.value}"
+
+    half = torch.zeros(3, 1, 4, 32, dtype=torch.float16)
+    assert refusal(v=half).startswith("NotImplementedError: v is torch.float16 and q is")
+    assert "g is torch.float64; known" in refusal(g=torch.zeros(3, 1, 4, 64).double())
+    assert "A_log has 3 elements; it needs 4" in refusal(A_log=torch.zeros(3))
+    assert "dt_bias has 4 elements; it needs 256" in refusal(dt_bias=torch.zeros(4))
+    assert "initial_state has the shape [3, 4, 32, 64]" in refusal(
+        initial_state=torch.zeros(3, 4, 32, 64)
+    )
+    assert "cu_seqlens is torch.float32" in refusal(cu_seqlens=torch.zeros(2))

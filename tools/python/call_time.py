@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools" / "peers"))
@@ -140,8 +140,7 @@ def theirs() -> Optional[dict[str, Callable[..., Any]]]:
     return {call.__name__: call for call in calls}
 
 
-def rows_of(fla: Optional[dict[str, Callable[..., Any]]], ends: float) -> list[dict[str, Any]]:
-    rows = []
+def rows_of(fla: Optional[dict[str, Callable[..., Any]]], ends: float) -> Iterator[dict[str, Any]]:
     for name, batch, tokens in (
         *(("chunk_kda", 1, T) for T in TOKENS),
         *(("fused_recurrent_kda", 1, T) for T in TOKENS[:2]),
@@ -170,9 +169,7 @@ def rows_of(fla: Optional[dict[str, Callable[..., Any]]], ends: float) -> list[d
                 error = (o - truth).norm() / truth.norm()
                 contenders[who]["o_rel_l2"] = float(error)
             contenders[who].update(times_of(lambda: function(**words)))
-        rows.append({"call": name, "B": batch, "T": tokens, "contenders": contenders})
-        print(line_of(rows[-1]), flush=True)
-    return rows
+        yield {"call": name, "B": batch, "T": tokens, "contenders": contenders}
 
 
 HEAD = (
@@ -201,6 +198,23 @@ def commit() -> str:
     return said.stdout.strip() or "unknown"
 
 
+def write(out: Path, document: dict[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "calls.json").write_text(json.dumps(document, indent=1) + "\n")
+    lines = [
+        "# What a call from PyTorch costs, in microseconds",
+        "",
+        f"{document['problem']}. {document['machine']}; kda {document['version']} "
+        f"{document['commit']}; `{document['command']}`. host: until the call returns, GPU idle; "
+        "wall: a loop of calls and one wait; gpu: calls in a CUDA graph. "
+        "`fused_recurrent_kda_fwd` works in place on slots of a pool.",
+        "",
+        HEAD,
+        *map(line_of, document["rows"]),
+    ]
+    (out / "calls.md").write_text("\n".join(lines) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write calls.json and calls.md there")
@@ -227,22 +241,12 @@ def main() -> None:
         fla = theirs()
         document["missing"] = {} if fla else {"fla": "not installed"}
         print(HEAD)
-        document["rows"] = rows_of(fla, ends)
-    if asked.out:
-        asked.out.mkdir(parents=True, exist_ok=True)
-        (asked.out / "calls.json").write_text(json.dumps(document, indent=1) + "\n")
-        lines = [
-            "# What a call from PyTorch costs, in microseconds",
-            "",
-            f"{document['problem']}. {document['machine']}; kda {document['version']} "
-            f"{document['commit']}; `{document['command']}`. host: until the call returns, GPU idle; "
-            "wall: a loop of calls and one wait; gpu: calls in a CUDA graph. "
-            "`fused_recurrent_kda_fwd` works in place on slots of a pool.",
-            "",
-            HEAD,
-            *map(line_of, document["rows"]),
-        ]
-        (asked.out / "calls.md").write_text("\n".join(lines) + "\n")
+        document["rows"] = []
+        for row in rows_of(fla, ends):
+            document["rows"].append(row)
+            print(line_of(row), flush=True)
+            if asked.out:  # after every row: what is cut short has these
+                write(asked.out, document)
 
 
 if __name__ == "__main__":

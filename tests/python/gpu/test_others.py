@@ -1,11 +1,11 @@
-"""FlashKDA's call, Plan.run with other frameworks' tensors."""
+"""FlashKDA's call, the first kda_prefill's operator, Plan.run with other frameworks' tensors."""
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from gpu.cases import Case, expected, inputs  # noqa: E402
-from naive import error_ratio  # noqa: E402
+from naive import error_ratio, recurrence  # noqa: E402
 
 import kda  # noqa: E402
 import kda.torch  # noqa: E402
@@ -60,6 +60,48 @@ def test_flash_kda_fwd_in_place_and_compiled():
     final = torch.empty_like(state)
     assert torch.equal(compiled(torch.empty_like(want), state, final), want)
     assert torch.equal(final, want_state)
+
+
+def wy_of(k, v, log_decay, beta, C):
+    """w and u of [T, heads, channels] tensors, chunk by chunk in f64."""
+    k, v, g, beta = (x.double().transpose(0, 1) for x in (k, v, log_decay, beta[..., None]))
+    H, T, K = k.shape
+    w, u = [], []
+    for a in range(0, T, C):
+        kc, vc, bc = k[:, a : a + C], v[:, a : a + C], beta[:, a : a + C]
+        D = g[:, a : a + C].cumsum(1)
+        apart = (D[:, :, None] - D[:, None]).clamp(max=0).exp()
+        L = ((kc[:, :, None] * kc[:, None] * apart).sum(-1) * bc).tril(-1)
+        M = torch.linalg.inv(torch.eye(L.shape[-1], device=L.device, dtype=L.dtype) + L)
+        rows = (0, 0, 0, C - kc.shape[1])
+        w.append(torch.nn.functional.pad(M @ (bc * D.exp() * kc), rows))
+        u.append(torch.nn.functional.pad(M @ (bc * vc), rows))
+    return torch.stack(w, 1), torch.stack(u, 1)
+
+
+@pytest.mark.parametrize("T, K, V, C", [(40, 64, 64, 32), (64, 64, 128, 64), (130, 128, 64, 32)])
+def test_kda_prefill(T, K, V, C):
+    B, H = 2, 3
+    maker = torch.Generator("cuda").manual_seed(0)
+    new = lambda *shape: torch.randn(shape, generator=maker, device="cuda")  # noqa: E731
+    q, k, g = new(B, H, T, K), new(B, H, T, K), new(B, H, T, K)
+    v, beta = new(B, H, T, V), new(B, H, T).sigmoid()
+    o, w, u = torch.ops.kda_prefill.forward(q, k, v, g, beta, C)
+    turned = [x.transpose(1, 2) for x in (q, k, v, g, beta)]
+    unit = [torch.nn.functional.normalize(x, dim=-1) for x in turned[:2]]
+    log_decay = torch.nn.functional.logsigmoid(turned[3])
+    want, _ = recurrence(*unit, turned[2], log_decay, turned[4])
+    assert error_ratio(want.transpose(1, 2), o) < 5e-5
+    for n in range(B):
+        want_w, want_u = wy_of(unit[1][n], turned[2][n], log_decay[n], turned[4][n], C)
+        assert error_ratio(want_w, w[n]) < 5e-5 and error_ratio(want_u, u[n]) < 5e-5
+    again = [torch.full_like(x, torch.nan) for x in (w, u, o)]
+    same = torch.ops.kda_prefill.forward(q, k, v, g, beta, C, *again)
+    assert [x.data_ptr() for x in same] == [again[i].data_ptr() for i in (2, 0, 1)]
+    assert torch.equal(same[0], o) and torch.equal(same[1], w) and torch.equal(same[2], u)
+    tail = T % C
+    if tail:
+        assert not w[:, :, -1, tail:].any() and not u[:, :, -1, tail:].any()
 
 
 def plan_and_tensors(**more):

@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 
 from naive import error_ratio, gated, recurrence  # noqa: E402
 
+import kda  # noqa: E402
 from kda.torch import chunk_kda, fused_recurrent_kda, fused_recurrent_kda_fwd, paged_kda  # noqa: E402
 
 WORDS = {
@@ -260,3 +261,20 @@ def test_prefill_then_decode_is_one_run():
         )
     assert error_ratio(whole, torch.cat(parts, 1)) < 0.01
     assert error_ratio(end[0], pool[1]) < 0.01 and unnamed_are_untouched(pool, [1])
+
+
+def test_plan_run_on_slots():
+    m = Model(4, 1)
+    problem = kda.Problem(heads=2, value_heads=4, max_tokens=4, max_sequences=4, state_pool=True,
+                          initial_state=True, final_state=True)  # fmt: skip
+    pool = pool_of(m, 9, [1, 2, 3, 4])
+    other = pool.clone()
+    slots = torch.tensor([4, 2, 1, 3], device="cuda", dtype=torch.int32)
+    want, _ = m.call(fused_recurrent_kda, initial_state=other, ssm_state_indices=slots)
+    o = torch.empty_like(want)
+    kda.Plan(problem).run(
+        **m.x, o=o, A_log=m.words["A_log"], dt_bias=m.words["dt_bias"].view(4, 128),
+        initial_state=pool, final_state=pool, pool=kda.StatePool(slots),
+    )  # fmt: skip
+    assert error_ratio(want, o) < 0.01 and error_ratio(other[1:5], pool[1:5]) < 0.005
+    assert unnamed_are_untouched(pool, [1, 2, 3, 4])

@@ -42,6 +42,16 @@ def test_compiled_is_eager(case, mode):
         assert torch.equal(state, want[1])
 
 
+def test_a_first_call_may_be_compiled_with_cuda_graphs():
+    """What a call keeps must not lie in the graphs' memory: torch refuses that."""
+    torch.compiler.reset()
+    x = inputs(Case((75,), K=72, V=48))
+    compiled = torch.compile(kda.torch.chunk_kda, fullgraph=True, mode="reduce-overhead")
+    for _ in range(4):
+        o = compiled(**x.tensors)[0].clone()
+    assert torch.equal(o, kda.torch.chunk_kda(**x.tensors)[0])
+
+
 def test_compiled_with_other_lengths():
     torch.compiler.reset()
     compiled = torch.compile(kda.torch.chunk_kda, fullgraph=True, dynamic=True)

@@ -82,10 +82,11 @@ def forward_of(
     pool: Optional[StatePool],
     sequences: Optional[int],
     stream: int,
+    wy: Sequence[Any] = (None, None),
 ) -> tuple[_abi.Forward, list[View]]:
     """The struct, and what must outlive the call.  Raises ValueError where a tensor does not fit.
 
-    `given` are the tensors in the order of _abi.POINTERS.
+    `given` are the tensors in the order of _abi.POINTERS; `wy` are w and u.
     """
     p = problem
     tensors = dict(zip(_abi.POINTERS, given))
@@ -180,6 +181,17 @@ def forward_of(
             else:
                 _contiguous(field, found)
                 setattr(raw.pool, field, found.pointer)
+    for name, tensor, channels in zip("wu", wy, (p.key_dim, p.value_dim)):
+        if tensor is None:
+            continue
+        if not p.wy_chunk:
+            raise ValueError(f"{name} is given, but Problem.wy_chunk = 0; make the plan with it")
+        found = seen(name, tensor)
+        chunks = -(-raw.tokens // (max(raw.sequences, 1) * p.wy_chunk))
+        _want(name, found, (raw.sequences, p.value_heads, chunks, p.wy_chunk, channels))
+        _want_type(name, found, p.qkv_type)
+        _contiguous(name, found)
+        setattr(raw, name, found.pointer)
     return raw, keep
 
 

@@ -176,11 +176,15 @@ class Plan:
         final_state: Any = None,
         cu_seqlens: Any = None,
         pool: Optional[StatePool] = None,
+        w: Any = None,
+        u: Any = None,
         sequences: Optional[int] = None,
         workspace: Any = None,
         stream: Any = None,
     ) -> None:
         """Enqueues the kernels on the stream and returns; `o` and `final_state` are written.
+
+        With Problem.wy_chunk = C also `w` [N, HV, Nc, C, K] and `u` [N, HV, Nc, C, V], where given.
 
         Every tensor may be of torch or of any framework that speaks ``__cuda_array_interface__`` or
         DLPack; none is copied, so the last dimension must be contiguous.  ``q``, ``k`` are
@@ -194,14 +198,15 @@ class Plan:
         queue = stream_of(stream, q)
         tensors = (cu_seqlens, q, k, v, g, beta, A_log, dt_bias, initial_state, o, final_state)
         # Torch's tensors are checked once for their shapes, strides and types.
-        signature = torch_signature(tensors) if pool is None else None
+        plain = pool is None and w is None and u is None
+        signature = torch_signature(tensors) if plain else None
         around = self._checked.get((signature, sequences)) if signature else None
         keep: Any = tensors
         if around is not None:
             pointers = (0 if x is None else x.data_ptr() for x in tensors)
             forward = around[0] + _abi.pack_pointers(*pointers) + around[1]
         else:
-            raw, keep = forward_of(self._problem, tensors, pool, sequences, queue)
+            raw, keep = forward_of(self._problem, tensors, pool, sequences, queue, (w, u))
             forward = bytes(raw)
             if signature is not None:
                 if len(self._checked) >= _ROOM:

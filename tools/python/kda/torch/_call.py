@@ -58,7 +58,7 @@ class Ready:
 
     __slots__ = (
         "plan", "handle", "run", "index", "head", "tail", "repair", "pool", "repair_slots",
-        "o_like", "state_like", "workspace_like", "workspace_bytes",
+        "o", "state", "workspace_bytes", "o_like", "state_like", "workspace_like",
     )  # fmt: skip
 
     plan: Optional[Plan]  # None: there is no sequence, so nothing to run
@@ -70,15 +70,40 @@ class Ready:
     repair: Optional[Callable[[Tensors], Tensors]]
     pool: Optional[_pool.Frame]  # None: states are not in slots
     repair_slots: bool
-    # Templates of one element each: empty_like is the shortest way to torch's allocator.
-    o_like: Tensor
-    state_like: Optional[Tensor]  # None: not wanted
-    workspace_like: Optional[Tensor]
+    o: Like
+    state: Optional[Like]  # None: not wanted
     workspace_bytes: int
+    # Templates of one element each: empty_like is the shortest way to torch's allocator.  Only eager
+    # calls make them: memory that outlives its call must not come from a compiled graph's pool.
+    o_like: Optional[Tensor]
+    state_like: Optional[Tensor]
+    workspace_like: Optional[Tensor]
 
 
-def _template(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.empty(1, dtype=dtype, device=device).expand(shape)
+class Like(NamedTuple):
+    """A tensor to allocate."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def new(self, zeroed: bool = False) -> Tensor:
+        make = torch.zeros if zeroed else torch.empty
+        return make(self.shape, dtype=self.dtype, device=self.device)
+
+    def template(self) -> Tensor:
+        return torch.empty(1, dtype=self.dtype, device=self.device).expand(self.shape)
+
+
+def with_templates(r: Ready) -> Ready:
+    """r, for calls that are not traced."""
+    if r.o_like is None:
+        r.o_like = r.o.template()
+        r.state_like = None if r.state is None else r.state.template()
+        if r.workspace_bytes:
+            workspace = Like((r.workspace_bytes,), torch.uint8, r.o.device)
+            r.workspace_like = workspace.template()
+    return r
 
 
 def _problem_of(
@@ -136,17 +161,18 @@ def prepare(rule: Rule, given: Tensors, final_state: bool, slots: Optional[Slots
         _pool.check(rule.paging, t.initial_state, slots, states)
         r.repair_slots = _pool.need_copies(slots)
     device = t.q.device
-    r.o_like = _template(tuple(t.v.shape), t.q.dtype, device)
+    r.o = Like(tuple(t.v.shape), t.q.dtype, device)
+    r.o_like = r.state_like = r.workspace_like = None
+    r.workspace_bytes = 0
     wanted = final_state and slots is None
-    r.state_like = _template(states, rule.state_type, device) if wanted else None
+    r.state = Like(states, rule.state_type, device) if wanted else None
     r.plan = None
     if N < 1 or HV < 1:
         return r
 
     r.plan = plan_for(_problem_of(rule, t, B * T, N, final_state, slots), r.index)
     r.handle = r.plan.handle
-    size = r.workspace_bytes = r.plan.workspace_bytes
-    r.workspace_like = _template((size,), torch.uint8, device) if size else None
+    r.workspace_bytes = r.plan.workspace_bytes
     r.run = _abi.library().kda_plan_run
     raw = _abi.forward()
     raw.tokens, raw.sequences = B * T, N
@@ -208,9 +234,12 @@ def launch(
         0 if state is None else state.data_ptr(),
     ) + tail  # fmt: skip
     memory = 0
-    if r.workspace_like is not None:
+    if r.workspace_bytes:
         # The allocator reuses it in stream order, so it may go once the kernels are enqueued.
-        workspace = _empty_like(r.workspace_like, memory_format=_contiguous)
+        if r.workspace_like is not None:
+            workspace = _empty_like(r.workspace_like, memory_format=_contiguous)
+        else:
+            workspace = Like((r.workspace_bytes,), torch.uint8, r.o.device).new()
         memory = workspace.data_ptr()
     code = r.run(r.handle, forward, memory, r.workspace_bytes, _current_stream(r.index))
     if code and _context_was_missing(r.index):
@@ -221,9 +250,12 @@ def launch(
 
 def run(r: Ready, t: tuple[Any, ...], zeroed: bool) -> tuple[Tensor, Optional[Tensor]]:
     """Allocates the outputs, o as zeros if asked, and launches."""
-    o = (_zeros_like if zeroed else _empty_like)(r.o_like, memory_format=_contiguous)
-    state = r.state_like
-    if state is not None:
-        state = _empty_like(state, memory_format=_contiguous)
+    if r.o_like is None:
+        o, state = r.o.new(zeroed), None if r.state is None else r.state.new()
+    else:
+        o = (_zeros_like if zeroed else _empty_like)(r.o_like, memory_format=_contiguous)
+        state = r.state_like
+        if state is not None:
+            state = _empty_like(state, memory_format=_contiguous)
     launch(r, t, o, state)
     return o, state

@@ -111,7 +111,10 @@ def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
             raise ValueError(f"{name} is {x.dtype}; known: {', '.join(map(str, DTYPES))}")
     for name, x in (("k", t.k), ("v", t.v)):
         if x.dtype != t.q.dtype:
-            raise ValueError(f"{name} is {x.dtype} and q is {t.q.dtype}; q, k and v must agree")
+            raise NotImplementedError(
+                f"{name} is {x.dtype} and q is {t.q.dtype}; kda has no kernels for mixed types of q, k "
+                "and v: convert them to one"
+            )
     HV, K = t.g.shape[2:]
     for name, x, count in (("A_log", t.A_log, HV), ("dt_bias", t.dt_bias, HV * K)):
         if x is not None and x.numel() != count:

@@ -55,7 +55,7 @@ def _run(
         ready = _ops.ready_for(rule_of(w), t, w.output_final_state)
         if len(_ready) >= _ops.ROOM:
             _ready.clear()
-        _ready[key] = ready
+        _ready[key] = _call.with_templates(ready)
     zeroed = tensors[8] is not None and not _covers_all(cu_seqlens_cpu, tensors[0].shape[1])
     return _call.run(ready, tensors, zeroed)
 

@@ -135,5 +135,5 @@ def flash_kda_fwd(
         ready = _ops.ready_for(rule, t, final_state is not None)
         if len(_checked) >= _ops.ROOM:
             _checked.clear()
-        _checked[key] = ready
+        _checked[key] = _call.with_templates(ready)
     _call.launch(ready, t, out, final_state)

@@ -57,7 +57,7 @@ def _launch(
             _check_in_place(state)
         if len(_ready) >= _ops.ROOM:
             _ready.clear()
-        _ready[key] = ready
+        _ready[key] = _call.with_templates(ready)
     _call.launch(ready, tensors, o, state, slots)
 
 
