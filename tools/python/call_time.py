@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools" / "peers"))
@@ -36,6 +36,7 @@ import kda.torch  # noqa: E402
 
 TOKENS = (1, 256, 2048, 8192)
 HEADS, CHANNELS = 16, 128
+Calls = dict[str, Callable[..., Any]]
 
 
 def arguments(rows: int, tokens: int, pooled: bool) -> dict[str, Any]:
@@ -122,7 +123,7 @@ def times_of(call: Callable[[], Any]) -> dict[str, Any]:
     }
 
 
-def theirs() -> Optional[dict[str, Callable[..., Any]]]:
+def theirs() -> Optional[Calls]:
     """FLA's calls, its chunked kernels compiled."""
     try:
         from fla.ops.kda import chunk_kda, fused_recurrent_kda
@@ -140,36 +141,35 @@ def theirs() -> Optional[dict[str, Callable[..., Any]]]:
     return {call.__name__: call for call in calls}
 
 
-def rows_of(fla: Optional[dict[str, Callable[..., Any]]], ends: float) -> Iterator[dict[str, Any]]:
-    for name, batch, tokens in (
-        *(("chunk_kda", 1, T) for T in TOKENS),
-        *(("fused_recurrent_kda", 1, T) for T in TOKENS[:2]),
-        *(("fused_recurrent_kda_fwd", B, 1) for B in (1, 64)),
-    ):
-        words = arguments(batch, tokens, pooled=name.endswith("_fwd"))
-        truth = None
-        contenders: dict[str, Any] = {}
-        if fla is not None:
-            again = {**words, "initial_state": words["initial_state"].clone()}
-            recurrent = (
-                "fused_recurrent_kda_fwd" if name.endswith("_fwd") else "fused_recurrent_kda"
-            )
-            truth = fla[recurrent](**again)[0].float()
-        if name == "chunk_kda":
-            words["safe_gate"] = True
-        start = words["initial_state"].clone()
-        for who, calls in (("ours", vars(kda.torch)), ("fla", fla)):
-            if calls is None or (who == "fla" and time.time() > ends):
-                continue
-            function = calls[name]
-            words["initial_state"].copy_(start)
-            o = function(**words)[0].float()
-            contenders[who] = {}
-            if truth is not None:
-                error = (o - truth).norm() / truth.norm()
-                contenders[who]["o_rel_l2"] = float(error)
-            contenders[who].update(times_of(lambda: function(**words)))
-        yield {"call": name, "B": batch, "T": tokens, "contenders": contenders}
+def measure(row: dict[str, Any], who: str, calls: Calls, fla: Optional[Calls]) -> None:
+    """Fills in who's numbers: its error against FLA's recurrence, where there is FLA, and times."""
+    name = row["call"]
+    pooled = name.endswith("_fwd")
+    words = arguments(row["B"], row["T"], pooled)
+    start = words["initial_state"].clone()
+    found = row["contenders"][who] = {}
+    truth = None
+    if fla is not None:
+        truth = fla["fused_recurrent_kda_fwd" if pooled else "fused_recurrent_kda"](**words)[0]
+        words["initial_state"].copy_(start)
+    if name == "chunk_kda":
+        words["safe_gate"] = True
+    o = calls[name](**words)[0].float()
+    if truth is not None:
+        found["o_rel_l2"] = float((o - truth.float()).norm() / truth.float().norm())
+    words["initial_state"].copy_(start)
+    found.update(times_of(lambda: calls[name](**words)))
+
+
+def rows_of() -> list[dict[str, Any]]:
+    return [
+        {"call": name, "B": batch, "T": tokens, "contenders": {}}
+        for name, batch, tokens in (
+            *(("chunk_kda", 1, T) for T in TOKENS),
+            *(("fused_recurrent_kda", 1, T) for T in TOKENS[:2]),
+            *(("fused_recurrent_kda_fwd", B, 1) for B in (1, 64)),
+        )
+    ]
 
 
 HEAD = (
@@ -240,13 +240,17 @@ def main() -> None:
     with torch.inference_mode():
         fla = theirs()
         document["missing"] = {} if fla else {"fla": "not installed"}
-        print(HEAD)
-        document["rows"] = []
-        for row in rows_of(fla, ends):
-            document["rows"].append(row)
-            print(line_of(row), flush=True)
-            if asked.out:  # after every row: what is cut short has these
-                write(asked.out, document)
+        rows = document["rows"] = rows_of()
+        # Ours first, and FLA's chunked kernels, which may yet compile, last.
+        for who, calls in (("ours", vars(kda.torch)), ("fla", fla)):
+            for row in sorted(rows, key=lambda row: row["call"] == "chunk_kda"):
+                if calls is None or (who == "fla" and time.time() > ends):
+                    continue
+                measure(row, who, calls, fla)
+                print(who, row["call"], row["B"], row["T"], row["contenders"][who], flush=True)
+                if asked.out:  # after every one: a run cut short has these
+                    write(asked.out, document)
+    print(HEAD, *map(line_of, rows), sep="\n")
 
 
 if __name__ == "__main__":
