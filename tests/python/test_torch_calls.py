@@ -248,6 +248,11 @@ def test_kda_prefill_allocates_what_it_is_not_given():
     assert torch.ops.kda_prefill.forward(**prefill(w=given))[1] is given
 
 
+def test_kda_prefill_refuses_gradients():
+    with pytest.raises(NotImplementedError, match="no backward pass"):
+        torch.ops.kda_prefill.forward(**prefill(v=meta(2, 3, 40, 64).requires_grad_()))
+
+
 @pytest.mark.parametrize(
     "words, changed",
     [

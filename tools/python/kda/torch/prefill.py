@@ -53,6 +53,11 @@ def _forward(
     u: Optional[Tensor] = None,
     o: Optional[Tensor] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, g, beta)):
+        raise NotImplementedError(
+            "kda_prefill: an input requires a gradient, and there is no backward pass; call it under "
+            "torch.inference_mode() or torch.no_grad()"
+        )
     if q.dim() != 4 or v.dim() != 4:
         raise ValueError(f"q is {list(q.shape)} and v {list(v.shape)}; both have four dimensions")
     if chunk_size < 1:
