@@ -86,6 +86,22 @@ TEST_CASE("every C++ block of the README compiles by itself", "[readme]") {
   }
 }
 
+TEST_CASE("every C block of the README compiles by itself", "[readme]") {
+  const test::Scratch scratch;
+  const auto programs = blocks(text_of(root / "README.md"), "c");
+  CHECK(programs.size() >= 2);
+  int number = 0;
+  for (const std::string& program : programs) {
+    const fs::path file = fs::path(scratch.path()) / ("block" + std::to_string(++number) + ".c");
+    std::ofstream(file) << program;
+    const std::string command = std::string(KDA_CXX) +
+                                " -x c -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I" +
+                                (root / "include").string() + " " + file.string();
+    INFO(command);
+    CHECK(std::system(command.c_str()) == 0);
+  }
+}
+
 TEST_CASE("the README's environment table is the library's", "[readme]") {
   std::vector<std::string> expected;
   for (const auto& row : base::env::table()) {

@@ -158,6 +158,9 @@ const char* kda_plan_describe(const kda_plan* plan); /* lives as long as the pla
 typedef void (*kda_log_sink)(int32_t level, const char* text, void* user);
 kda_code kda_set_log(int32_t level, kda_log_sink sink, void* user);
 
+/* kda::add_bundle of bundle.hpp: the bytes must stay unchanged until the process ends. */
+kda_code kda_add_bundle(const void* bundle, size_t bytes);
+
 const char* kda_last_message(void);
 const char* kda_code_name(int32_t code); /* "invalid_argument" */
 int32_t kda_version(void);               /* KDA_VERSION of the library in use */

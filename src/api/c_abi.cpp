@@ -1,5 +1,6 @@
 // The calls of kda.h, each over the C++ one of its name.
 #include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <new>
 #include <string>
@@ -10,6 +11,7 @@
 #include "api/c_enums.hpp"
 #include "api/last_message.hpp"
 #include "base/text.hpp"
+#include "kda/bundle.hpp"
 #include "kda/kda.h"
 #include "kda/kda.hpp"
 #include "kda/log.hpp"
@@ -142,6 +144,13 @@ kda_code kda_set_log(int32_t level, kda_log_sink sink, void* user) {
     }
     set_log(static_cast<LogLevel>(level), std::move(each));
     return KDA_OK;
+  });
+}
+
+kda_code kda_add_bundle(const void* bundle, size_t bytes) {
+  return api::guarded([&] {
+    if (bundle == nullptr) return api::report(null("bundle"));
+    return api::report(add_bundle({static_cast<const std::byte*>(bundle), bytes}));
   });
 }
 

@@ -214,6 +214,8 @@ TEST_CASE("what C can get wrong is refused by name", "[api]") {
   bad.strategy = "magic";
   check_refused(kda_supports(&problem, &bad), KDA_INVALID_ARGUMENT, "magic");
   check_refused(kda_set_log(9, nullptr, nullptr), KDA_INVALID_ARGUMENT, "level = 9");
+  check_refused(kda_add_bundle(nullptr, 0), KDA_INVALID_ARGUMENT, "bundle is null");
+  check_refused(kda_add_bundle("no bundle", 9), KDA_INVALID_ARGUMENT, "bundle");
 
   kda_problem room = small();
   room.struct_size = 8;

@@ -1,5 +1,6 @@
-/* Touches every function that kda.h declares, in C11: a plan for a device that need not be here. */
+/* Touches every function of kda.h and prefill.h, in C11, for a device that need not be here. */
 #include <kda/kda.h>
+#include <kda/prefill.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +28,9 @@ int main(int argc, char** argv) {
   if (kda_version() != KDA_VERSION) return failed("version");
   if (kda_set_log(KDA_LOG_WARN, print_log, stderr) != KDA_OK) return failed("log");
   if (kda_supports(&problem, &options) != KDA_OK) return failed("supports");
+
+  if (kda_add_bundle("no bundle", 9) != KDA_INVALID_ARGUMENT) return failed("add_bundle");
+  if (kda_prefill_f32(NULL, NULL) != 1) return failed("prefill");
 
   kda_plan* plan = NULL;
   if (kda_plan_make(&problem, &options, &plan) != KDA_OK) return failed("make");

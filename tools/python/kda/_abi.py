@@ -201,6 +201,7 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "kda_plan_destroy": (None, [c_void_p]),
     "kda_set_log": (c_int32, [c_int32, LogSink, c_void_p]),
     "kda_prefill_f32": (c_int32, [POINTER(PrefillIO), c_void_p]),
+    "kda_add_bundle": (c_int32, [c_void_p, c_size_t]),
     "kda_last_message": (c_char_p, []),
     "kda_code_name": (c_char_p, [c_int32]),
     "kda_version": (c_int32, []),
