@@ -1,6 +1,9 @@
 // kda_prefill_f32 on the device against the fp64 reference: o, w and u.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -63,6 +66,7 @@ struct OnDevice {
     const auto out = [](const DeviceMemory& m) { return static_cast<float*>(m.data()); };
     io = {in(q), in(k), in(v), in(g), in(beta), out(w), out(u), out(o),
           s.B,   s.H,   s.T,   s.K,   s.V,      s.C,    0};
+    gpu.synchronize();  // memory is filled on another stream
   }
 
   std::string damage() const {
@@ -79,11 +83,14 @@ std::vector<double> floats(const DeviceMemory& memory) {
 }
 
 void check_close(const char* what, const std::vector<double>& x, const std::vector<double>& truth,
-                 int columns, double bound = kBound) {
+                 int columns) {
   const reference::Error error = reference::error_of(x, truth, columns);
   INFO(what << ": " << reference::to_text(error));
   CHECK(error.not_finite == 0);
-  CHECK(error.rel_l2 <= bound);
+  // Under the strongest gates all of w is below what f32 can hold.
+  const double size = std::sqrt(std::inner_product(truth.begin(), truth.end(), truth.begin(), 0.0));
+  const double least = 1e-30 * std::sqrt(static_cast<double>(truth.size()));
+  CHECK(error.rel_l2 * (size > 0 ? size : 1) <= kBound * std::max(size, least));
 }
 
 void check(const Gpu& gpu, const Sizes& s, const InputSpec& spec = {}) {
@@ -106,6 +113,18 @@ void check(const Gpu& gpu, const Sizes& s, const InputSpec& spec = {}) {
   CHECK(device.damage().empty());
 }
 
+// The kernels of every size of the original, on all cores, before they are met one by one.
+void compile_all() {
+  std::vector<Problem> problems;
+  for (const int K : {64, 128})
+    for (const int V : {64, 128})
+      for (const int C : {32, 64}) {
+        Problem& problem = problems.emplace_back(inputs_of({1, 1, 64, K, V, C}, {}).problem);
+        problem.wy_chunk = C;
+      }
+  for (const Result<Plan>& plan : Plan::make_all(problems)) CHECK(plan.status());
+}
+
 // Null where there is no device, which is said.
 std::unique_ptr<Gpu> gpu_or_skip() {
   if (const std::string reason = why_no_gpu(); !reason.empty()) {
@@ -120,6 +139,7 @@ std::unique_ptr<Gpu> gpu_or_skip() {
 TEST_CASE("kda_prefill_f32 is right for every size of the original and its tails", "[gpu]") {
   const auto gpu = gpu_or_skip();
   if (!gpu) return;
+  compile_all();
   for (const int K : {64, 128})
     for (const int V : {64, 128})
       for (const int C : {32, 64})
@@ -165,6 +185,7 @@ TEST_CASE("kda_prefill_f32 without w and u, and captured", "[gpu]") {
   check_close("o", floats(device.o), truth.o, s.V);
 
   device.o.poison();
+  gpu->synchronize();
   const launch::Driver& driver = gpu->driver();
   CUgraph graph = nullptr;
   CUgraphExec executable = nullptr;
@@ -213,6 +234,7 @@ TEST_CASE("kda_prefill_f32 past 2^31 elements", "[gpu]") {
   const auto f = [](const DeviceMemory& memory) { return static_cast<float*>(memory.data()); };
   const KdaPrefillIO io = {f(q),  f(k),  f(v),  f(g),  f(beta), f(w),  f(u), f(o),
                            all.B, all.H, all.T, all.K, all.V,   all.C, 0};
+  gpu->synchronize();
   const int code = kda_prefill_f32(&io, gpu->stream());
   INFO(kda_last_message());
   REQUIRE(code == 0);

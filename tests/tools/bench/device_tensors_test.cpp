@@ -1,0 +1,56 @@
+#include "bench/device_tensors.hpp"
+
+#include <cstring>
+
+#include "problem/problem.hpp"
+#include "reference/inputs.hpp"
+#include "support/catch.hpp"
+#include "tools/fake_gpu.hpp"
+
+using namespace kda;
+
+namespace {
+
+float at(const void* data, std::int64_t index) {
+  float value = 0;
+  std::memcpy(&value, static_cast<const std::byte*>(data) + index * 4, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("head-major tensors lie as kda_prefill_f32 takes them, and come back", "[tools]") {
+  const test::FakeGpu device;  // its memory is the host's
+  const measure::Gpu gpu(-1);
+  constexpr int N = 2, T = 5, H = 3, K = 4;
+  Problem wanted{.heads = H, .key_dim = K, .value_dim = 2, .max_tokens = N * T};
+  wanted.max_sequences = N;
+  wanted.qkv_type = wanted.gate_type = wanted.beta_type = DType::f32;
+  wanted.wy_chunk = 16;
+  const reference::Tensors host =
+      reference::make_tensors(*problem::complete(wanted), N * T, {0, T, N * T});
+  bench::DeviceTensors tensors(gpu, host, true);
+  const Forward run = tensors.forward(0);
+
+  for (int n = 0; n < N; ++n)
+    for (int t = 0; t < T; ++t)
+      for (int h = 0; h < H; ++h)
+        for (int c = 0; c < K; ++c) {
+          const std::int64_t token_major = ((n * T + t) * H + h) * K + c;
+          const std::int64_t head_major = ((n * H + h) * T + t) * K + c;
+          CHECK(at(run.q, head_major) == at(host.q.data(), token_major));
+          CHECK(at(run.g, head_major) == at(host.g.data(), token_major));
+          const Strides& s = run.q_strides;
+          CHECK(n * s.sequence + t * s.token + h * s.head + c == head_major);
+        }
+  CHECK(run.beta_strides.head == T);
+  CHECK(run.v_strides.head == T * 2);
+  CHECK(run.w != nullptr);
+  CHECK(run.u != nullptr);
+
+  // v [N, H, T, V] written into o comes back as the host has v.
+  std::memcpy(run.o, run.v, host.v.size());
+  reference::Bytes o, state;
+  tensors.download_outputs(o, state);
+  CHECK(o == host.v);
+}
