@@ -9,6 +9,7 @@
 #include "compose/workspace.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/pool_states.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -18,7 +19,6 @@ using compose::Launch;
 using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
-  if (problem.state_pool) return {Code::unsupported, "strategy chunk_wgmma: no state pools"};
   if (device.major != 9) {
     return {Code::unsupported,
             fmt::format("strategy chunk_wgmma: {} has compute capability {}.{}; wgmma is 9.0's",
@@ -33,7 +33,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
                                            "served (chunk serves the others)",
                                            problem.key_dim)};
   }
-  return {};
+  return check_pool_states("chunk_wgmma", problem);
 }
 
 tunable::Space space() { return tunable::space_of(abi::chunk_wgmma::tunables); }
@@ -69,6 +69,9 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
         fmt::format("strategy chunk_wgmma: load_stages={}: a chunk has {} factor tiles, which "
                     "are all in flight at once",
                     tuning.load_stages, abi::chunk::factor_parts(shape)));
+  }
+  if (Status status = check_checkpoints("chunk_wgmma", problem, tuning.chunk); !status) {
+    return status;
   }
   if (Status status = check_blocks("chunk_wgmma", problem, shards_of(problem, tuning)); !status) {
     return status;

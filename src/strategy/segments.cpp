@@ -43,41 +43,42 @@ tunable::Space space() { return tunable::space_of(abi::segments::tunables); }
 
 // What the cost model, the grids and the checks count.
 struct Counts {
-  double heads;      // sequences times value heads
-  double chunks;     // a sequence of mean length
-  double segments;   // likewise
-  int value_tiles;   // of 64 V columns
-  int key_tiles;     // of 64 columns of T
-  double residents;  // warpgroups that walk chunks at once
+  double heads;     // sequences times value heads
+  double chunks;    // a sequence of mean length
+  double segments;  // likewise
+  int value_tiles;  // of 64 V columns
+  int key_tiles;    // of 64 columns of T
 
-  Counts(const Problem& problem, const device::Device& device, const Tuning& tuning)
+  Counts(const Problem& problem, const Tuning& tuning)
       : heads(static_cast<double>(problem.max_sequences) * problem.value_heads),
         chunks(std::max(1.0, std::ceil(static_cast<double>(problem.max_tokens) /
                                        problem.max_sequences / tuning.chunk))),
         segments(std::ceil(chunks / tuning.segment)),
         value_tiles(abi::segments::value_tiles(problem::shape_of(problem))),
-        key_tiles(abi::chunk::factor_keys(problem::shape_of(problem)) / 64),
-        residents(2.0 * std::max(device.multiprocessors, 1)) {}
+        key_tiles(abi::chunk::factor_keys(problem::shape_of(problem)) / 64) {}
 };
 
 // The factors, then three chains: the chunks of a segment without outputs, the segments of a
-// sequence, and the chunks of a segment with outputs.
+// sequence, and the chunks of a segment with outputs or their traffic.  Measured on an H200 with
+// gates that keep every transition alive.
 double estimate_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  const Counts counts(problem, device, tuning);
+  const Counts counts(problem, tuning);
   const double walked = std::min<double>(tuning.segment, counts.chunks);
-  const auto waves = [&](double warpgroups) {
-    return std::max(1.0, warpgroups / counts.residents);
+  const auto waves = [](double blocks, double at_once) {
+    return std::max(1.0, std::ceil(blocks / at_once));
   };
-  double microseconds = 12.0 + factor_microseconds(problem, device, tuning.chunk) +
-                        waves(counts.heads * counts.segments * counts.value_tiles) *
-                            (0.32 + 0.0145 * tuning.chunk) * (walked + 1);
+  const double processors = std::max(device.multiprocessors, 1);
+  const double outputs =
+      waves(counts.heads * counts.segments * counts.value_tiles, 2 * processors) *
+      (0.29 + 0.0125 * tuning.chunk) * (walked + 1);
+  double microseconds = 9.0 + prepare_microseconds(problem, device, tuning.chunk) +
+                        std::max(8.0 + outputs, stream_microseconds(problem, device, tuning.chunk));
   if (counts.segments > 1) {
-    const double columns = counts.value_tiles + counts.key_tiles;
-    microseconds += 6.0 + waves(counts.heads * (counts.segments - 1) * columns) *
-                              (0.21 + 0.009 * tuning.chunk) * (walked + 1);
-    const double products =
-        std::max(1.0, 2.0 * counts.heads * counts.value_tiles / counts.residents);
-    microseconds += products * (0.3 + 0.3 * counts.key_tiles) * (counts.segments - 1);
+    const double blocks = std::ceil((counts.value_tiles + counts.key_tiles) / 2.0);
+    microseconds += 6.0 + waves(counts.heads * (counts.segments - 1) * blocks, processors) *
+                              (0.3 + 0.016 * tuning.chunk) * (walked + 1);
+    microseconds += 5.0 + waves(counts.heads * counts.value_tiles, processors) *
+                              (1.0 + 0.5 * counts.key_tiles) * (counts.segments - 2);
   }
   return microseconds;
 }
@@ -100,7 +101,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
       best = tuning;
     }
   }
-  const Counts counts(problem, device, best);
+  const Counts counts(problem, best);
   best.state_warpgroups = counts.value_tiles > 1 && counts.key_tiles > 1 ? 2 : 1;
   best.warpgroups = counts.value_tiles > 1 &&
                             counts.heads * counts.segments * std::ceil(counts.value_tiles / 2.0) >=

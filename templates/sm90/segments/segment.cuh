@@ -21,7 +21,7 @@ struct Segment {
     count = larger(count, 1);
   }
 
-  KDA_DEVICE bool exists() const { return index < count; }
+  KDA_DEVICE bool exists() const { return index >= 0 && index < count; }
   KDA_DEVICE bool last() const { return index + 1 >= count; }
 };
 

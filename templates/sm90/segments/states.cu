@@ -235,7 +235,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
       segments::segment_at<shape>(in, slot, args.segments.chunks * chunk);
   Unit unit;
   unit.identity = number >= value_units;
-  if (segment.last() || (unit.identity && segment.index == 0)) {
+  if (!segment.exists() || segment.last() || (unit.identity && segment.index == 0)) {
     ptx::wait_for_previous();  // or the next stage would not wait for the prepare stage
     return;
   }
