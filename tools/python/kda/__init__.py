@@ -13,6 +13,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from kda._bundle import add_bundle
 from kda._log import LogLevel, set_log
 from kda._run import StatePool
 from kda.errors import (
@@ -51,6 +52,7 @@ __all__ = [
     "StateLayout",
     "StatePool",
     "Unsupported",
+    "add_bundle",
     "library_version",
     "set_log",
     "supports",
