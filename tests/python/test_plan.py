@@ -273,6 +273,17 @@ def test_a_missing_library_is_named(tmp_path):
     assert str(tmp_path / "libkda.so") in said.stderr
 
 
+def test_a_library_that_is_too_old_is_named():
+    said = subprocess.run(
+        [sys.executable, "-c", "import kda; kda.library_version()"],
+        env={**os.environ, "KDA_LIBRARY": "libc.so.6",
+             "PYTHONPATH": str(ROOT / "tools" / "python")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "ImportError: libc.so.6 has no kda_" in said.stderr
+    assert "older than this package" in said.stderr
+
+
 def test_importing_kda_imports_neither_torch_nor_the_library():
     code = "import sys, kda; assert 'torch' not in sys.modules and kda.Problem(heads=1)"
     subprocess.run(

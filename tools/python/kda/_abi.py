@@ -213,7 +213,9 @@ def library() -> Any:
     """libkda with its calls typed; opened at the first use."""
     lib = open_library()
     for name, (result, arguments) in _CALLS.items():
-        call = getattr(lib, name)
+        call = getattr(lib, name, None)
+        if call is None:
+            raise ImportError(f"{lib._name} has no {name}: it is older than this package")
         call.restype, call.argtypes = result, arguments
     return lib
 
