@@ -13,6 +13,7 @@ std::optional<std::string> take(std::string_view& text, char end) {
   const char* stop = text.data() + text.size();
   const auto [colon, error] = std::from_chars(text.data(), stop, length);
   if (error != std::errc{} || colon == stop || *colon != ':') return std::nullopt;
+  if (text.front() == '0' && colon - text.data() > 1) return std::nullopt;  // one way to say each
   text.remove_prefix(static_cast<std::size_t>(colon - text.data()) + 1);
   if (length >= text.size() || text[length] != end) return std::nullopt;
   std::string bytes(text.substr(0, length));

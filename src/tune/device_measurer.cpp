@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <set>
 #include <utility>
@@ -174,6 +175,7 @@ Status DeviceMeasurer::measure(std::span<const Candidate> candidates, const Timi
       return {};
     }
     for (std::size_t i = 0; i < candidates.size(); ++i) {
+      if (std::chrono::steady_clock::now() > timing.until) break;
       done(i, impl_->measure_one(candidates[i], timing));
       if (!impl_->gpu.usable()) {
         return {Code::device_error, "the device no longer answers since " + to_text(candidates[i])};

@@ -33,12 +33,17 @@ double Evaluator::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
+double Evaluator::before_finals() const {
+  const double limit = options_.time_limit_seconds;
+  return limit - std::min(kFinalsShare * limit, kFinalsSeconds);
+}
+
 bool Evaluator::over() {
   if (!ended_by_.empty()) return true;
   const double limit = options_.time_limit_seconds;
   if (options_.stop != nullptr && *options_.stop) {
     ended_by_ = "stop";
-  } else if (limit > 0 && seconds() > limit - std::min(kFinalsShare * limit, kFinalsSeconds)) {
+  } else if (limit > 0 && seconds() > before_finals()) {
     ended_by_ = "time limit";
   } else if (options_.max_evals > 0 && evaluations_ >= options_.max_evals) {
     ended_by_ = "evaluation limit";
@@ -77,7 +82,8 @@ std::vector<const Listed*> Evaluator::build(std::span<const Listed* const> candi
                                ? options_.compile_threads
                                : std::max(1U, std::thread::hardware_concurrency());
   // Wide enough that the last kernel of a batch keeps few cores waiting.
-  const std::size_t batch = std::max<std::size_t>(std::size_t{8} * threads, kBatch);
+  const std::size_t each_thread = options_.time_limit_seconds > 0 ? 2 : 8;
+  const std::size_t batch = std::max<std::size_t>(each_thread * threads, kBatch);
   for (std::size_t first = 0; first < missing.size(); first += batch) {
     if (first > 0 && timing.rung != kFinals && over()) break;
     report("compile", first, missing.size());
@@ -132,6 +138,10 @@ Result<std::vector<Timed>> Evaluator::evaluate(std::span<const Listed* const> ca
     std::vector<Candidate> names;
     for (const Listed* each : part) names.push_back(each->candidate);
     if (timing.rung == 0) timing.give_up_us = kGiveUp * best_us_;
+    if (!finals && options_.time_limit_seconds > 0) {
+      timing.until = start_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                  std::chrono::duration<double>(before_finals()));
+    }
     std::size_t done = known + first;
     const char* phase = finals ? "finals" : "time";
     report(phase, done, able.size());

@@ -35,6 +35,7 @@ class Evaluator {
   const std::vector<Measurement>& measurements() const { return measurements_; }
 
  private:
+  double before_finals() const;  // seconds that the time limit leaves for what comes before them
   std::vector<const Listed*> build(std::span<const Listed* const> candidates, const Timing& timing);
   void keep(const Listed& listed, Measurement measurement, bool journaled);
   void report(const char* phase, std::size_t done, std::size_t total);

@@ -10,6 +10,7 @@
 
 #include "strategy/table.hpp"
 #include "tune/evaluator.hpp"
+#include "tune/shortlist.hpp"
 #include "tune/winner.hpp"
 
 namespace kda::tune {
@@ -18,22 +19,21 @@ namespace {
 
 constexpr const char* kMethods[] = {"halving", "exhaustive", "random", "local"};
 
-// halving passes over what the cost model expects to take this many times the best ...
-constexpr double kRuledOut = 6;
-// ... but looks at this many of each strategy, for the model may be wrong about one.
-constexpr int kLookedAt = 24;
-// After the first rung one in so many goes on, but never fewer than thrice the finalists.
+constexpr std::size_t kShortlist = 144;  // of halving
+// After the first rung one in so many goes on, but never fewer than thrice the finalists; of an
+// exhaustive search also all this close to the best.
 constexpr std::size_t kGoesOn = 8;
-constexpr int kByLot = 64;        // of random, where max_evals sets none
-constexpr double kBetter = 0.01;  // a step of local must gain this
+constexpr double kClose = 1.25;
+constexpr std::size_t kClimbers = 3;  // steps are taken from the best of so many strategies ...
+constexpr double kFarBehind = 1.3;    // ... that are no further than this from the best
+constexpr int kByLot = 64;            // of random, where max_evals sets none
+constexpr double kBetter = 0.01;      // a step of local must gain this
 
 // Rungs: single calls to sort the crowd, graphs for those that go on, the finals in turn.
 constexpr Timing kFirst{.rung = 0, .repeats = 3};
 constexpr Timing kSecond{.rung = 1, .repeats = 7, .window_us = 1000};
 constexpr Timing kLast{
     .rung = kFinals, .repeats = 25, .window_us = 2000, .interleaved = true, .at_size = true};
-
-using Crowd = std::vector<const Listed*>;
 
 Crowd listed_of(const std::vector<Timed>& timed, std::size_t most) {
   Crowd crowd;
@@ -48,85 +48,29 @@ void add_default(Crowd& crowd, const Listed& fallback) {
   if (std::find(crowd.begin(), crowd.end(), &fallback) == crowd.end()) crowd.push_back(&fallback);
 }
 
-// What the cost model does not rule out; the default is the first.
-Crowd plausible(const Crowd& all) {
-  double best = all.front()->expected_us;
-  for (const Listed* each : all) best = std::min(best, each->expected_us);
-  std::map<std::string, int> looked_at;
-  Crowd crowd;
-  for (const Listed* each : all) {  // by expected time
-    if (each->expected_us <= kRuledOut * best || looked_at[each->candidate.strategy] < kLookedAt) {
-      crowd.push_back(each);
-      ++looked_at[each->candidate.strategy];
-    }
-  }
-  return crowd;
+Crowd listed_in(const Listing& listing) {
+  Crowd all;
+  for (const Listed& each : listing.candidates) all.push_back(&each);
+  return all;
 }
 
-Result<std::vector<Timed>> halving(const Crowd& all, Evaluator& evaluator, int finalists) {
-  Result<std::vector<Timed>> first = evaluator.evaluate(plausible(all), kFirst);
-  if (!first || evaluator.over()) return first;
-  const std::size_t most =
-      std::max(first->size() / kGoesOn, 3 * static_cast<std::size_t>(finalists));
-  Crowd crowd = listed_of(*first, most);
-  // The best of each strategy goes on, for whoever forces that strategy.
-  std::map<std::string, bool> seen;
-  for (const Timed& each : *first) {
-    if (std::exchange(seen[each.listed->candidate.strategy], true)) continue;
-    add_default(crowd, *each.listed);
-  }
-  add_default(crowd, *all.front());
-  Result<std::vector<Timed>> second = evaluator.evaluate(crowd, kSecond);
-  // Ended early: what the first rung found ranks behind.
-  if (second) second->insert(second->end(), first->begin(), first->end());
-  return second;
+void by_time(std::vector<Timed>& all) {
+  std::stable_sort(all.begin(), all.end(), [](const Timed& a, const Timed& b) {
+    return a.measurement.time_us.median < b.measurement.time_us.median;
+  });
 }
 
-Result<std::vector<Timed>> by_lot(Crowd all, Evaluator& evaluator, const SearchOptions& options) {
-  std::mt19937_64 random(options.seed);
-  for (std::size_t i = all.size() - 1; i > 1; --i) {  // the default stays first
-    std::swap(all[i], all[1 + random() % i]);
-  }
-  const int most = options.max_evals > 0 ? options.max_evals : kByLot;
-  all.resize(std::min(all.size(), static_cast<std::size_t>(most)));
-  return evaluator.evaluate(all, kSecond);
-}
-
-// Whether they differ by one tunable, one place in its row.
-bool neighbours(const Candidate& a, const Candidate& b) {
-  if (a.strategy != b.strategy) return false;
-  const tunable::Space space = strategy::find(a.strategy)->space();
-  std::ptrdiff_t steps = 0;
-  for (std::size_t i = 0; i < space.size(); ++i) {
-    const std::vector<int>& values = space[i].values;
-    const auto place = [&](int value) {
-      return std::find(values.begin(), values.end(), value) - values.begin();
-    };
-    steps += std::abs(place(a.tuning[i].second) - place(b.tuning[i].second));
-  }
-  return steps == 1;
-}
-
-// From the likeliest of each strategy, a step at a time, to where no neighbour is better.
-Result<std::vector<Timed>> local(const Crowd& all, Evaluator& evaluator) {
+// From each of the starts, a step at a time, to where no neighbour is better.  `tried` are not
+// measured again.
+Result<std::vector<Timed>> climb(const Crowd& all, std::vector<Timed> starts,
+                                 std::set<const Listed*> tried, Evaluator& evaluator) {
   std::vector<Timed> every;
-  std::map<std::string, const Listed*> starts;
-  for (const Listed* each : all) starts.try_emplace(each->candidate.strategy, each);
-  Crowd begin;
-  for (const auto& [name, start] : starts) begin.push_back(start);
-  Result<std::vector<Timed>> climbers = evaluator.evaluate(begin, kSecond);
-  if (!climbers) return climbers;
-  every = *climbers;
-  std::map<const Listed*, bool> tried;
-  for (const Listed* each : begin) tried[each] = true;
-  for (Timed at : *climbers) {
-    // A strategy that starts far behind does not catch up by its tuning.
-    if (at.measurement.time_us.median > 3 * climbers->front().measurement.time_us.median) break;
+  for (Timed& at : starts) {
     while (!evaluator.over()) {
       Crowd around;
       for (const Listed* each : all) {
         if (!neighbours(each->candidate, at.listed->candidate)) continue;
-        if (!std::exchange(tried[each], true)) around.push_back(each);
+        if (tried.insert(each).second) around.push_back(each);
       }
       Result<std::vector<Timed>> found = evaluator.evaluate(around, kSecond);
       if (!found) return found;
@@ -138,9 +82,87 @@ Result<std::vector<Timed>> local(const Crowd& all, Evaluator& evaluator) {
       at = found->front();
     }
   }
-  std::stable_sort(every.begin(), every.end(), [](const Timed& a, const Timed& b) {
-    return a.measurement.time_us.median < b.measurement.time_us.median;
+  return every;
+}
+
+// The best of each strategy, while it is not far behind the best of all.
+std::vector<Timed> climbers_of(const std::vector<Timed>& ranked, double far_behind) {
+  std::vector<Timed> climbers;
+  std::set<std::string> seen;
+  for (const Timed& each : ranked) {
+    const double best = ranked.front().measurement.time_us.median;
+    if (each.measurement.time_us.median > far_behind * best) continue;
+    if (climbers.size() == kClimbers) break;
+    if (seen.insert(each.listed->candidate.strategy).second) climbers.push_back(each);
+  }
+  return climbers;
+}
+
+// Single calls of the crowd, graphs of the better part of it.
+Result<std::vector<Timed>> two_rungs(const Crowd& crowd, const Listed& fallback, double close,
+                                     Evaluator& evaluator, int finalists) {
+  Result<std::vector<Timed>> first = evaluator.evaluate(crowd, kFirst);
+  if (!first || evaluator.over()) return first;
+  std::size_t most = std::max(first->size() / kGoesOn, 3 * static_cast<std::size_t>(finalists));
+  while (most < first->size() && (*first)[most].measurement.time_us.median <
+                                     close * first->front().measurement.time_us.median) {
+    ++most;
+  }
+  Crowd better = listed_of(*first, most);
+  // The best of each strategy goes on, for whoever forces that strategy.
+  std::set<std::string> seen;
+  for (const Timed& each : *first) {
+    if (seen.insert(each.listed->candidate.strategy).second) add_default(better, *each.listed);
+  }
+  add_default(better, fallback);
+  Result<std::vector<Timed>> second = evaluator.evaluate(better, kSecond);
+  // Ended early: what the first rung found ranks behind.
+  if (second) second->insert(second->end(), first->begin(), first->end());
+  return second;
+}
+
+Result<std::vector<Timed>> halving(const Crowd& all, Evaluator& evaluator, int finalists) {
+  const Crowd crowd = shortlist(all, kShortlist);
+  Result<std::vector<Timed>> ranked = two_rungs(crowd, *all.front(), 1, evaluator, finalists);
+  if (!ranked || ranked->empty() || evaluator.over()) return ranked;
+  const Result<std::vector<Timed>> found =
+      climb(all, climbers_of(*ranked, kFarBehind), {crowd.begin(), crowd.end()}, evaluator);
+  if (!found) return found.status();
+  // Graphs before single calls, whose times are no measure for them.
+  const auto calls = std::find_if(ranked->begin(), ranked->end(), [](const Timed& each) {
+    return each.measurement.rung == kFirst.rung;
   });
+  std::vector<Timed> graphs(ranked->begin(), calls);
+  graphs.insert(graphs.end(), found->begin(), found->end());
+  by_time(graphs);
+  graphs.insert(graphs.end(), calls, ranked->end());
+  return graphs;
+}
+
+Crowd drawn(Crowd all, const SearchOptions& options) {
+  std::mt19937_64 random(options.seed);
+  for (std::size_t i = all.size() - 1; i > 1; --i) {  // the default stays first
+    std::swap(all[i], all[1 + random() % i]);
+  }
+  const int most = options.max_evals > 0 ? options.max_evals : kByLot;
+  all.resize(std::min(all.size(), static_cast<std::size_t>(most)));
+  return all;
+}
+
+// From the likeliest of each strategy.
+Result<std::vector<Timed>> local(const Crowd& all, Evaluator& evaluator) {
+  std::map<std::string, const Listed*> starts;
+  for (const Listed* each : all) starts.try_emplace(each->candidate.strategy, each);
+  Crowd begin;
+  for (const auto& [name, start] : starts) begin.push_back(start);
+  Result<std::vector<Timed>> every = evaluator.evaluate(begin, kSecond);
+  if (!every || every->empty()) return every;
+  // A strategy that starts far behind does not catch up by its tuning.
+  const Result<std::vector<Timed>> found =
+      climb(all, climbers_of(*every, 3), {begin.begin(), begin.end()}, evaluator);
+  if (!found) return found.status();
+  every->insert(every->end(), found->begin(), found->end());
+  by_time(*every);
   return every;
 }
 
@@ -178,9 +200,9 @@ Result<std::vector<Timed>> preliminaries(const Crowd& all, Evaluator& evaluator,
     case Method::halving:
       return halving(all, evaluator, options.finalists);
     case Method::exhaustive:
-      return evaluator.evaluate(all, kSecond);
+      return two_rungs(all, *all.front(), kClose, evaluator, options.finalists);
     case Method::random:
-      return by_lot(all, evaluator, options);
+      return evaluator.evaluate(drawn(all, options), kSecond);
     case Method::local:
       return local(all, evaluator);
   }
@@ -228,6 +250,19 @@ Result<Method> parse_method(std::string_view word) {
                 fmt::format("method '{}'; there are halving, exhaustive, random, local", word));
 }
 
+Result<std::vector<Listed>> first_looks(const Problem& problem, const device::Device& device,
+                                        const SearchOptions& options) {
+  Result<Listing> listing = list_candidates(problem, device, options.scope);
+  if (!listing) return listing.status();
+  Crowd all = listed_in(*listing);
+  if (options.method == Method::halving) all = shortlist(all, kShortlist);
+  if (options.method == Method::random) all = drawn(std::move(all), options);
+  if (options.method == Method::local) all.resize(1);  // where it goes is not known
+  std::vector<Listed> looks;
+  for (const Listed* each : all) looks.push_back(*each);
+  return looks;
+}
+
 Result<SearchResult> search(const Problem& problem, const std::vector<std::int64_t>& lengths,
                             const device::Device& device, cache::Cache& cache, Measurer& measurer,
                             const SearchOptions& options) {
@@ -235,8 +270,7 @@ Result<SearchResult> search(const Problem& problem, const std::vector<std::int64
   if (!environment) return environment.status();
   const Result<Listing> listing = list_candidates(problem, device, options.scope);
   if (!listing) return listing.status();
-  Crowd all;
-  for (const Listed& each : listing->candidates) all.push_back(&each);
+  const Crowd all = listed_in(*listing);
   const Listed& fallback = *all.front();
 
   Evaluator evaluator(device, cache, measurer, options);

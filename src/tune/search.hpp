@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -16,8 +17,8 @@
 namespace kda::tune {
 
 enum class Method {
-  halving,     // all that the cost model does not rule out, the better part of them again, ...
-  exhaustive,  // every candidate, none ruled out by the cost model
+  halving,     // a shortlist, the better part of it again, then steps from the best of those
+  exhaustive,  // every candidate, then the better part again: what halving is held to
   random,      // max_evals of them by lot
   local,       // from the default, one tunable at a time
 };
@@ -33,6 +34,8 @@ struct Timing {
   bool interleaved = false;  // in turn, so that a drift of the clocks meets all alike; one device
   bool at_size = false;      // verify at the problem's own size too
   double give_up_us = 0;     // a call that takes longer is timed no better than that; 0: never
+  // No candidate is begun later; those that were not are left out.
+  std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max();
 };
 
 // Verifies and times candidates; owns the inputs.  One that faults or hangs costs only itself.
@@ -40,9 +43,10 @@ class Measurer {
  public:
   virtual ~Measurer() = default;
 
-  // One measurement a candidate, in any order, with candidate, outcome, why, device, time_us and
-  // errors filled in.  A candidate is verified before it is first timed.  `done` is told of each,
-  // one at a time.  Fails where nothing can be measured any more: no device, no memory.
+  // One measurement a candidate, as far as `until` allows, in any order, with candidate, outcome,
+  // why, device, time_us and errors filled in.  A candidate is verified before it is first timed.
+  // `done` is told of each, one at a time.  Fails where nothing can be measured any more: no
+  // device, no memory.
   using Done = std::function<void(std::size_t index, Measurement)>;
   virtual Status measure(std::span<const Candidate> candidates, const Timing& timing,
                          const Done& done) = 0;
@@ -78,6 +82,10 @@ struct SearchResult {
   bool complete = false;                  // false: a limit or `stop` ended it early
   std::string ended_by;                   // "" or "time limit", "evaluation limit", "stop"
 };
+
+// What a search compiles before it measures anything, the likeliest first.
+Result<std::vector<Listed>> first_looks(const Problem& problem, const device::Device& device,
+                                        const SearchOptions& options);
 
 // problem is complete; lengths are those of the sequences that `measurer` runs.  Fails where no
 // candidate is right, or nothing could be measured.

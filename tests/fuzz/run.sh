@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds=${1:-120}
 targets=("${@:2}")
-[ ${#targets[@]} -gt 0 ] || targets=(entry bundle problem words)
+[ ${#targets[@]} -gt 0 ] || targets=(entry bundle problem words wisdom)
 build=${KDA_FUZZ_BUILD:-build-fuzz}
 cmake -S . -B "$build" -DCMAKE_CXX_COMPILER="${KDA_CLANG:-clang++}" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DKDA_FUZZ=ON -DKDA_BUILD_TOOLS=OFF -DKDA_INSTALL=OFF \

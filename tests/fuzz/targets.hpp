@@ -18,6 +18,8 @@
 #include "problem/problem.hpp"
 #include "strategy/table.hpp"
 #include "tunable/space.hpp"
+#include "tune/record.hpp"
+#include "tune/wisdom.hpp"
 
 namespace kda::fuzz {
 
@@ -96,11 +98,32 @@ inline void words(std::string_view text) {
   (void)compile::check_cubin(text, "kda_kernel");
 }
 
+// A line of wisdom, a line of a journal, a file to import.
+inline void wisdom(std::string_view text) {
+  if (const auto record = tune::parse_record(text)) {
+    const std::string line = tune::to_json(*record);
+    const auto again = tune::parse_record(line);
+    must(again.status().ok(), "a record's own line does not parse");
+    must(tune::to_json(*again) == line, "a record changes");
+    must(tune::key_digest(again->problem).size() == 16, "a record has no key");
+  }
+  if (const auto measurement = tune::parse_measurement(text)) {
+    const auto again = tune::parse_measurement(tune::to_json(*measurement));
+    must(again.status().ok(), "a measurement's own line does not parse");
+  }
+  if (text.find('\n') == std::string_view::npos) return;
+  tune::Wisdom memory("", "", base::env::CacheMode::off);
+  (void)tune::import_lines(text, memory, true);
+}
+
 struct Target {
   const char* name;
   void (*run)(std::string_view);
 };
-inline constexpr Target targets[] = {
-    {"entry", entry}, {"bundle", bundle}, {"problem", problem}, {"words", words}};
+inline constexpr Target targets[] = {{"entry", entry},
+                                     {"bundle", bundle},
+                                     {"problem", problem},
+                                     {"words", words},
+                                     {"wisdom", wisdom}};
 
 }  // namespace kda::fuzz

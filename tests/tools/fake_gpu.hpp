@@ -22,8 +22,10 @@ class FakeGpu {
   // What the next launches compute; kernels know their problem, a driver does not.
   reference::Tensors shape;
   reference::Tensors small;  // of launches with this many tokens: what a tuner verifies on
-  double o_factor = 1;       // of a kernel that is wrong
-  bool writes = true;        // false: a kernel that does nothing
+  std::vector<reference::Tensors> others;  // likewise, by their tokens
+  int devices = 1;
+  double o_factor = 1;  // of a kernel that is wrong
+  bool writes = true;   // false: a kernel that does nothing
   int launches = 0;
   CUstreamCaptureStatus capture =
       CU_STREAM_CAPTURE_STATUS_NONE;      // of any stream but the legacy one
@@ -58,11 +60,18 @@ class FakeGpu {
     return data == nullptr ? std::vector<float>() : std::vector<float>(data, data + count);
   }
 
+  const reference::Tensors& shape_of(std::int64_t tokens) const {
+    if (small.tokens > 0 && tokens == small.tokens) return small;
+    for (const reference::Tensors& each : others) {
+      if (tokens == each.tokens) return each;
+    }
+    return shape;
+  }
+
   void run(const abi::recurrent::StepArgs& args) {
     ++launches;
     if (!writes) return;
-    const bool is_small = small.tokens > 0 && args.in.tokens == small.tokens;
-    const reference::Tensors& shape = is_small ? small : this->shape;
+    const reference::Tensors& shape = shape_of(args.in.tokens);
     const Problem& p = shape.problem;
     reference::Tensors t = shape;
     t.q = copied(args.in.q.data, shape.q.size());
@@ -143,7 +152,7 @@ inline std::map<std::string, void*> FakeGpu::table() {
   add("cuGetErrorName", [](CUresult, const char** t) { return *t = "FAKE", CUDA_SUCCESS; });
   add("cuGetErrorString", [](CUresult, const char** t) { return *t = "fake", CUDA_SUCCESS; });
   add("cuDeviceGet", [](CUdevice* d, int i) { return *d = i, CUDA_SUCCESS; });
-  add("cuDeviceGetCount", [](int* n) { return *n = 1, CUDA_SUCCESS; });
+  add("cuDeviceGetCount", [](int* n) { return *n = current()->devices, CUDA_SUCCESS; });
   add("cuDeviceGetName", [](char* name, int n, CUdevice) {
     return std::strncpy(name, "Fake GPU", static_cast<std::size_t>(n)), CUDA_SUCCESS;
   });

@@ -42,6 +42,12 @@ void Progress::step(std::string_view what) {
   show(begun_ == 1);
 }
 
+void Progress::wait(std::string_view for_what) {
+  what_ = for_what;
+  detail_.clear();
+  show(false);
+}
+
 void Progress::within(double fraction, std::string_view detail) {
   fraction_ = std::clamp(fraction, 0.0, 1.0);
   detail_ = detail;
@@ -61,8 +67,8 @@ double Progress::seconds() const {
 }
 
 std::string Progress::left() const {
-  const double done = (static_cast<double>(begun_) - 1 + fraction_) /
-                      static_cast<double>(std::max<std::size_t>(total_, 1));
+  const double begun = std::max(0.0, static_cast<double>(begun_) - 1 + fraction_);
+  const double done = begun / static_cast<double>(std::max<std::size_t>(total_, 1));
   const bool limited = settings_.limit_seconds > 0;
   const double rest = limited ? settings_.limit_seconds - seconds() : 0;
   if (done <= 0.005) return limited ? fmt::format(", {} left", duration_text(rest)) : "";
@@ -76,7 +82,8 @@ std::string Progress::text() const {
 }
 
 void Progress::clear() {
-  if (terminal_ && !settings_.quiet && begun_ > 0) fmt::print(stream_, "\r\033[K");
+  if (terminal_ && !settings_.quiet && shown_ != Clock::time_point{})
+    fmt::print(stream_, "\r\033[K");
 }
 
 void Progress::show(bool at_once) {
@@ -88,7 +95,7 @@ void Progress::show(bool at_once) {
   if (!terminal_) {
     fmt::print(stream_, "{} so far, {}\n", duration_text(seconds()), text());
   } else {
-    const double done = static_cast<double>(begun_) - 1 + fraction_;
+    const double done = std::max(0.0, static_cast<double>(begun_) - 1 + fraction_);
     const auto filled = std::min(
         kBarWidth, static_cast<std::size_t>(kBarWidth * done /
                                             static_cast<double>(std::max<std::size_t>(total_, 1))));

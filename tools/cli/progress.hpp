@@ -25,6 +25,8 @@ class Progress {
 
   // The next of the total begins.
   void step(std::string_view what);
+  // Something that belongs to no step, before the first.
+  void wait(std::string_view for_what);
   // How far the present step is, 0 to 1, and what it is at.
   void within(double fraction, std::string_view detail);
   // A sentence that must stay visible: something skipped, something wrong.

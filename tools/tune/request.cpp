@@ -64,8 +64,13 @@ constexpr const char* kTuneExamples =
     "Examples:\n"
     "  kda-tune tune h64                        measure what serves this case, record the best\n"
     "  kda-tune tune --time 600                 every case, in ten minutes\n"
+    "  kda-tune tune \"T=1024..8192*2 H=16,32\"   eight problems, shared among the devices\n"
+    "  kda-tune tune kimi-linear-48b --tp 4     a model's usual runs\n"
     "  kda-tune tune h16 --method exhaustive\n"
-    "  kda-tune tune h16 --resume               go on where a search was stopped\n";
+    "  kda-tune tune h16 --resume               go on where a search was stopped\n"
+    "Several problems are shared among the devices, one problem's candidates too.  Ctrl-C prints\n"
+    "what was found.  --time holds whatever happens, but for a tenth of it at the end.\n"
+    "\nExit codes: 0; 1 where a search failed; 77 no device; 130 interrupted.\n";
 
 constexpr const char* kDumpExamples =
     "Examples:\n"
@@ -121,6 +126,7 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   Request request;
   request.output.out = out;
   request.output.err = err;
+  request.arguments.assign(argv, argv + argc);
   int (*chosen)(const Request&) = nullptr;
   CLI::App app(kAbout, "kda-tune");
   app.set_version_flag("--version", std::string(cli::version()) + " " + cli::commit());
@@ -159,7 +165,9 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub->add_option("--seed", request.seed, "of the inputs and of --method random")
       ->capture_default_str();
   sub->add_flag("--resume,!--fresh", request.resume, "go on with the journal of a stopped search");
-  sub->add_option("--device", request.device, "CUDA ordinal");
+  sub->add_option("--device", request.device, "CUDA ordinal; default: every visible device");
+  sub->add_option("--slice", request.slice)->group("");
+  sub->add_option("--processes", request.processes)->group("");
   sub->add_option("--devices", request.devices, "CUDA ordinals to measure on at once: 0,1,2,3")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -23,13 +23,16 @@ struct Request {
 
   // tune
   int device = -1;           // worker too
-  std::vector<int> devices;  // to measure on at once; empty: `device`
+  std::vector<int> devices;  // to measure on at once; empty: `device`, or every visible one
   std::string wisdom_dir;    // empty: as the library
   std::string method = "halving";
   double seconds = 0;  // for all problems together; 0: no limit
   int max_evals = 0;   // a problem; 0: no limit
   std::uint64_t seed = 1;
   bool resume = false;
+  std::vector<std::string> arguments;  // the command line, for child processes that compile ...
+  std::string slice;                   // ... a part each: "2/8"
+  unsigned processes = 0;              // of those; 0: as many as cores are good for
 
   // cache, bundle
   std::string key;          // the first digits of an entry's digest

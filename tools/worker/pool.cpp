@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,13 @@ using tune::Timing;
 Clock::time_point after(double seconds) {
   return Clock::now() +
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// What a candidate that is begun just before Timing::until may take beyond it, in seconds.
+constexpr double kOvertime = 3;
+
+Status time_is_up() {
+  return {Code::device_error, "the time was up before this search was through"};
 }
 
 // One device's process, started when it is first needed and again after a fault.
@@ -50,6 +58,7 @@ class Worker {
       }
       const std::string why = trouble.empty() ? reply.why : trouble;
       process_.reset();
+      if (Clock::now() >= options_.deadline) return time_is_up();
       if (fresh || last) {
         return {Code::device_error, fmt::format("device {} cannot measure: {}", device_, why)};
       }
@@ -65,7 +74,7 @@ class Worker {
   };
   std::optional<Broken> order(std::span<const Candidate> candidates, const Timing& timing,
                               double seconds, const tune::Measurer::Done& done) {
-    const auto deadline = after(seconds);
+    const auto deadline = std::min(after(seconds), options_.deadline);
     (void)process_->send(to_line(candidates, timing));
     for (std::string line;;) {
       switch (process_->hear(line, deadline)) {
@@ -119,7 +128,7 @@ class Worker {
   std::string ask(const std::string& line, double seconds, Reply& reply) {
     if (!process_->send(line)) return process_->end();
     std::string answer;
-    switch (process_->hear(answer, after(seconds))) {
+    switch (process_->hear(answer, std::min(after(seconds), options_.deadline))) {
       case Process::Heard::too_late:
         return fmt::format("no answer for {:.0f} s", seconds);
       case Process::Heard::ended:
@@ -150,13 +159,19 @@ struct Pool::Impl {
              const Done& done) {
     if (Status status = worker.make_ready(); !status) return status;
     bool answered = false;
-    const double seconds = timing.at_size ? options.finals_seconds : options.candidate_seconds;
+    double seconds = timing.at_size ? options.finals_seconds : options.candidate_seconds;
+    if (timing.until != Clock::time_point::max()) {
+      const std::chrono::duration<double> left = timing.until - Clock::now();
+      seconds = std::min(seconds, std::max(0.0, left.count()) + kOvertime);
+    }
     const auto broken =
         worker.order(std::span(&candidate, 1), timing, seconds, [&](std::size_t, Measurement m) {
           answered = true;
           done(index, std::move(m));
         });
     if (!broken || answered) return {};
+    if (Clock::now() >= options.deadline) return time_is_up();
+    if (broken->outcome == Outcome::timeout && Clock::now() >= timing.until) return {};
     Measurement m;
     m.candidate = candidate;
     m.outcome = broken->outcome;
@@ -179,6 +194,7 @@ struct Pool::Impl {
       }
       return {};
     }
+    if (Clock::now() >= options.deadline) return time_is_up();
     timing.interleaved = false;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       if (Status status = one(worker, i, candidates[i], timing, done); !status) return status;
@@ -197,6 +213,7 @@ struct Pool::Impl {
     };
     const auto drain = [&](Worker& worker) {
       for (std::size_t i = next++; i < candidates.size(); i = next++) {
+        if (Clock::now() > timing.until) break;
         if (Status status = one(worker, i, candidates[i], timing, in_order); !status) {
           const std::lock_guard lock(mutex);
           failure = status;

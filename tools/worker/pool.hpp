@@ -1,6 +1,7 @@
 // The workers of a search, one a device: a candidate that faults or hangs costs only itself.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +20,8 @@ struct PoolOptions {
   double candidate_seconds = 15;  // the watchdog: for one candidate, inputs aside ...
   double finals_seconds = 120;    // ... for the finals, with the reference at size
   double inputs_seconds = 300;    // ... for a worker to start and make its inputs
+  // Nothing lasts longer, whatever it is at.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 
 class Pool : public tune::Measurer {

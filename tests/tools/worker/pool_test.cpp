@@ -1,6 +1,7 @@
 // Workers that fault, hang and die, played by a shell script.
 #include "worker/pool.hpp"
 
+#include <chrono>
 #include <fstream>
 #include <map>
 #include <string>
@@ -150,4 +151,24 @@ TEST_CASE("where no worker can start the measurer says why", "[tools]") {
   const Status status = pool.measure(one, {}, [](std::size_t, tune::Measurement) { FAIL(); });
   CHECK(status.code() == Code::device_error);
   CHECK_THAT(status.message(), test::contains("device 0 cannot measure: exit code 127"));
+}
+
+TEST_CASE("nothing is begun after `until`, and nothing lasts past the deadline", "[tools]") {
+  const Fixture f;
+  worker::PoolOptions options = f.options();
+  options.candidate_seconds = options.finals_seconds = 60;  // the script sleeps as long
+  options.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  worker::Pool pool(options);
+  pool.enter(f.subject);
+  const tune::Timing over{.until = std::chrono::steady_clock::now() - std::chrono::seconds(1)};
+  CHECK(measured(pool, {with_lanes(8), with_lanes(8)}, over).empty());
+
+  const std::vector<tune::Candidate> two = {with_lanes(8), with_lanes(4)};
+  for (const bool interleaved : {false, true}) {
+    const tune::Timing timing{.interleaved = interleaved};
+    const Status status = pool.measure(two, timing, [](std::size_t, tune::Measurement) {});
+    CHECK_THAT(status.message(), test::contains("time"));
+    CHECK_FALSE(status.ok());
+  }
+  CHECK(std::chrono::steady_clock::now() < options.deadline + std::chrono::seconds(10));
 }

@@ -1,0 +1,112 @@
+// kda-tune tune whole, in processes of its own, on devices that are not there: fake/kda_tune.cpp.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+#include "tools/json.hpp"
+#include "tune/journal.hpp"
+
+using namespace kda;
+using kda::test::Json;
+
+namespace {
+
+const char* const kWords = "H=1 K=16 V=16 qkv=f32 g=f32 beta=f32 layout=key_first h0=1 ht=1";
+
+struct Tool {
+  test::Scratch scratch;
+  std::string said, complaints;
+
+  // The exit code.  `before` is a command to run it by.
+  int tune(const std::string& words, const std::string& options, int devices,
+           const std::string& before = "") {
+    std::string problems;
+    for (int tokens = 40; tokens <= 72; tokens += 8) {
+      problems += (problems.empty() ? "" : ";") + ("T=" + std::to_string(tokens) + " " + kWords);
+    }
+    const std::string command =
+        "KDA_FAKE_DEVICES=" + std::to_string(devices) + " KDA_FAKE_PROBLEMS='" + problems + "' " +
+        before + " " KDA_BINARY_DIR "/tests/kda-tune-on-fake-gpu tune \"" + words + " " + kWords +
+        "\" --strategy recurrent --cache-dir " + (scratch / "cache") + " -o json " + options +
+        " > " + (scratch / "out") + " 2> " + (scratch / "err");
+    const int status = std::system(command.c_str());
+    said = text_of("out");
+    complaints = text_of("err");
+    return WEXITSTATUS(status);
+  }
+
+  std::string text_of(const char* name) const {
+    std::ifstream in(scratch / name);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
+};
+
+std::set<int> devices_in(const Json& rows) {
+  std::set<int> devices;
+  for (const Json& row : rows) {
+    const auto journal = tune::read_journal(test::text(row["journal"]));
+    REQUIRE(journal);
+    for (const tune::Measurement& each : journal->measurements) devices.insert(each.device);
+  }
+  return devices;
+}
+
+}  // namespace
+
+TEST_CASE("several problems are shared among the devices, and all are recorded",
+          "[tools][compile]") {
+  Tool tool;
+  const int code = tool.tune("T=40..64:8", "--tuning 'threads=64 stages=2' --time 60", 3);
+  INFO(tool.complaints);
+  REQUIRE(code == 0);
+  const Json rows = Json::parse(tool.said)["tuned"];
+  REQUIRE(rows.size() == 4);
+  CHECK(test::text(rows[0]["problem"]).starts_with("T=40"));  // as asked, not as run
+  for (const Json& row : rows) {
+    CHECK(row["time_us"]["median"].get<double>() > 0);
+    CHECK(test::text(row["ended_by"]).empty());
+  }
+  CHECK(devices_in(rows) == std::set<int>{0, 1, 2});
+  int records = 0;
+  for (const auto& each :
+       std::filesystem::recursive_directory_iterator(tool.scratch / "cache/wisdom/v1")) {
+    const std::string path = each.path();
+    if (path.ends_with(".json") && !path.ends_with("manifest.json")) ++records;
+  }
+  CHECK(records == 4);
+}
+
+TEST_CASE("one problem's candidates are shared; kernels come from processes of their own",
+          "[tools][compile]") {
+  Tool tool;
+  const int code = tool.tune("T=40", "--tuning 'threads=64 stages=2' --processes 2", 3);
+  INFO(tool.complaints);
+  REQUIRE(code == 0);
+  CHECK_THAT(tool.complaints, test::contains("8 kernels of 8 compiled"));
+  CHECK_THAT(tool.complaints, test::contains("by 2 processes"));
+  CHECK(devices_in(Json::parse(tool.said)["tuned"]).size() == 3);
+}
+
+TEST_CASE("a limit of time holds, and what no time was left for says so", "[tools][compile]") {
+  Tool tool;
+  const auto start = std::chrono::steady_clock::now();
+  const int code = tool.tune("T=40..72:8", "--time 4", 1);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  INFO(tool.complaints);
+  CHECK(code == 1);
+  CHECK(passed.count() < 25);  // 4 s, grace, and a machine that others use
+  CHECK_THAT(tool.said, test::contains("not begun: the time was up"));
+}
+
+TEST_CASE("Ctrl-C prints what was found, and --resume goes on", "[tools][compile]") {
+  Tool tool;
+  const int code = tool.tune("T=40", "--method exhaustive --tuning stages=2", 1,
+                             "timeout --preserve-status --foreground -s INT 4");
+  INFO(tool.complaints);
+  REQUIRE(code == 130);
+  CHECK_THAT(tool.complaints, test::contains("--resume goes on"));
+  REQUIRE(tool.tune("T=40", "--tuning 'threads=64 stages=2' --resume", 1) == 0);
+}

@@ -1,0 +1,102 @@
+#include "tune/tuner.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/failure.hpp"
+#include "tune/record_row.hpp"
+#include "tune/wisdom.hpp"
+
+namespace kda::tune_tool {
+namespace {
+
+using cli::Column;
+using cli::Json;
+using cli::must;
+
+constexpr Column kColumns[] = {
+    {"problem", "problem"},       {"strategy", "strategy"},        {"tuning", "tuning"},
+    {"time_us.median", "us", 1},  {"default_us", "default us", 1}, {"decision", "decision"},
+    {"considered", "considered"}, {"measured", "measured"},        {"refused", "refused"},
+    {"seconds", "s", 1},          {"ended_by", "ended by"},        {"failed", "failed"}};
+
+std::string refused_text(const tune::Record& record) {
+  std::string text;
+  for (const auto& [why, count] : record.rejected) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, why);
+  }
+  return text;
+}
+
+std::vector<std::int64_t> lengths_of(const cli::Subject& subject) {
+  std::vector<std::int64_t> lengths;
+  for (std::size_t i = 1; i < subject.cu_seqlens.size(); ++i) {
+    lengths.push_back(subject.cu_seqlens[i] - subject.cu_seqlens[i - 1]);
+  }
+  return lengths;
+}
+
+}  // namespace
+
+std::atomic<bool> interrupted{false};
+
+tune::SearchOptions search_options_of(const Request& request) {
+  tune::SearchOptions options;
+  options.method = must(tune::parse_method(request.method));
+  options.scope.strategies = request.strategies;
+  if (!request.tunings.empty()) options.scope.tuning = request.tunings.front();
+  options.max_evals = request.max_evals;
+  options.seed = request.seed;
+  options.stop = &interrupted;
+  return options;
+}
+
+Tuner::Tuner(const Request& request, const device::Device& device, std::vector<int> ordinals,
+             unsigned compile_threads, std::chrono::steady_clock::time_point deadline)
+    : request_(request),
+      device_(device),
+      compile_threads_(compile_threads),
+      machine_(cli::machine_of(device)),
+      cache_(cache::shared_cache(request.cache_dir)),
+      wisdom_(tune::shared_wisdom(request.wisdom_dir, request.cache_dir)),
+      pool_({.devices = std::move(ordinals),
+             .cache_dir = cache_->directory(),
+             .deadline = deadline}) {}
+
+Json Tuner::tune(const cli::Subject& subject, double seconds, const OnProgress& on_progress) {
+  Json row = {{"problem", subject.name}};
+  const std::vector<std::int64_t> lengths = lengths_of(subject);
+  const tune::JournalHeader header{
+      subject.problem, lengths,       must(tune::environment_of(device_)),
+      request_.method, request_.seed, machine_.date};
+  const std::string path = tune::journal_path(wisdom_->directory(), header);
+  Result<tune::Journal> journal = tune::Journal::open(path, header, request_.resume);
+  pool_.enter({subject.problem, lengths, "mixed", request_.seed});
+  tune::SearchOptions options = search_options_of(request_);
+  options.time_limit_seconds = seconds;
+  options.compile_threads = compile_threads_;
+  options.journal = journal ? &*journal : nullptr;
+  options.on_progress = on_progress;
+  Result<tune::SearchResult> found =
+      tune::search(subject.problem, lengths, device_, *cache_, pool_, options);
+  if (journal) row["journal"] = path;
+  if (!found) {
+    row["failed"] = found.status().message();
+    return row;
+  }
+  tune::Record& record = found->record;
+  record.driver = machine_.driver;
+  record.library = machine_.version + " " + machine_.commit;
+  record.date = machine_.date;
+  if (found->complete || found->ended_by != "stop") must(wisdom_->add(record));
+  row.update(record_row(record));
+  row["refused"] = refused_text(record);
+  row["ended_by"] = found->ended_by;
+  return row;
+}
+
+std::span<const Column> tuned_columns() { return kColumns; }
+
+}  // namespace kda::tune_tool
