@@ -27,8 +27,8 @@ struct Drawn {
 Crowd in_order(const Crowd& all, double best) {
   std::vector<Drawn> drawn;
   for (const Listed* each : all) {
-    const int step =
-        static_cast<int>(std::log(each->expected_us / best) / std::log1p(kAlike) + 0.5);
+    const auto step =
+        static_cast<int>(std::lround(std::log(each->expected_us / best) / std::log1p(kAlike)));
     drawn.push_back({each, {step, base::digest(to_text(each->candidate))}});
   }
   std::sort(drawn.begin(), drawn.end(),

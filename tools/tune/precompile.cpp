@@ -20,7 +20,6 @@ namespace kda::tune_tool {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using cli::must;
 
 constexpr unsigned kCoresAProcess = 8;
 constexpr unsigned kMostProcesses = 8;
