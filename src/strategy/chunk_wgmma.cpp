@@ -63,20 +63,13 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (Status status = check_prepare("chunk_wgmma", problem, prepare, device); !status) {
     return status;
   }
-  if (tuning.load_stages < abi::chunk::factor_parts(shape)) {
-    return Status(
-        Code::unsupported,
-        fmt::format("strategy chunk_wgmma: load_stages={}: a chunk has {} factor tiles, which "
-                    "are all in flight at once",
-                    tuning.load_stages, abi::chunk::factor_parts(shape)));
-  }
   if (Status status = check_checkpoints("chunk_wgmma", problem, tuning.chunk); !status) {
     return status;
   }
   if (Status status = check_blocks("chunk_wgmma", problem, shards_of(problem, tuning)); !status) {
     return status;
   }
-  const int bytes = abi::chunk_wgmma::recurrence_shared_bytes(shape, tuning);
+  const int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
   if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
     return Status(
         Code::unsupported,
@@ -98,7 +91,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.file = "chunk_wgmma/recurrence.cu";
   recurrence.entry = "kda_chunk_wgmma_recurrence";
   recurrence.prelude = compose::prelude(shape, values);
-  recurrence.threads = static_cast<unsigned>(128 * tuning.warpgroups + 32);
+  recurrence.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(tuning));
   recurrence.shared_bytes = static_cast<std::size_t>(bytes);
   recurrence.overlaps_previous = true;
   recurrence.bind = [problem, slices, shards = shards_of(problem, tuning)](const Run& run,
@@ -120,7 +113,7 @@ double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk_wgmma::tunables);
   const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
-  const double step = 0.29 + 0.0125 * tuning.chunk;
+  const double step = 0.2 + 0.011 * tuning.chunk;
   const double blocks =
       static_cast<double>(problem.max_sequences) * problem.value_heads * shards_of(problem, tuning);
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));

@@ -70,9 +70,9 @@ double estimate_of(const Problem& problem, const device::Device& device, const T
   const double processors = std::max(device.multiprocessors, 1);
   const double outputs =
       waves(counts.heads * counts.segments * counts.value_tiles, 2 * processors) *
-      (0.29 + 0.0125 * tuning.chunk) * (walked + 1);
-  double microseconds = 9.0 + prepare_microseconds(problem, device, tuning.chunk) +
-                        std::max(8.0 + outputs, stream_microseconds(problem, device, tuning.chunk));
+      (0.2 + 0.011 * tuning.chunk) * (walked + 1);
+  double microseconds = 12.0 + prepare_microseconds(problem, device, tuning.chunk) +
+                        std::max(5.0 + outputs, stream_microseconds(problem, device, tuning.chunk));
   if (counts.segments > 1) {
     const double blocks = std::ceil((counts.value_tiles + counts.key_tiles) / 2.0);
     microseconds += 6.0 + waves(counts.heads * (counts.segments - 1) * blocks, processors) *
@@ -149,22 +149,16 @@ std::int64_t segment_slots(std::int64_t tokens, std::int64_t sequences, const Tu
 
 Status check_tuning(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   const abi::Shape shape = problem::shape_of(problem);
-  if (tuning.load_stages < abi::chunk::factor_parts(shape)) {
-    return {Code::unsupported,
-            fmt::format("strategy segments: load_stages={}: a chunk has {} factor tiles, which are "
-                        "all in flight at once",
-                        tuning.load_stages, abi::chunk::factor_parts(shape))};
-  }
   if (tuning.chunk == 64 && tuning.warpgroups == 2) {
     return {
         Code::unsupported,
         "strategy segments: chunk=64 with warpgroups=2: registers hold one of them; warpgroups=1 "
         "or chunk=32 does"};
   }
-  const int bytes = std::max(
-      {abi::segments::states_shared_bytes(shape, abi::segments::states_chain(tuning)),
-       abi::chunk_wgmma::recurrence_shared_bytes(shape, abi::segments::outputs_chain(tuning)),
-       abi::segments::combine_shared_bytes(shape)});
+  const int bytes =
+      std::max({abi::segments::states_shared_bytes(shape, abi::segments::states_chain(tuning)),
+                abi::chunk_wgmma::chain_shared_bytes(shape, abi::segments::outputs_chain(tuning)),
+                abi::segments::combine_shared_bytes(shape)});
   if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
     return {Code::unsupported,
             fmt::format("strategy segments: chunk={} load_stages={} state_warpgroups={} "
@@ -239,7 +233,7 @@ class Stages {
     const abi::chunk_wgmma::Tuning chain = abi::segments::outputs_chain(tuning_);
     compose::Stage stage = walk("outputs", chain);
     stage.shared_bytes =
-        static_cast<std::size_t>(abi::chunk_wgmma::recurrence_shared_bytes(shape_, chain));
+        static_cast<std::size_t>(abi::chunk_wgmma::chain_shared_bytes(shape_, chain));
     stage.bind = [*this, shards = abi::segments::value_units(shape_, chain)](const Run& run,
                                                                              Launch& launch) {
       launch.grid[0] = slots(run.forward) * heads() * static_cast<unsigned>(shards);
@@ -261,7 +255,7 @@ class Stages {
   compose::Stage walk(const char* name, const abi::chunk_wgmma::Tuning& chain) const {
     compose::Stage stage = named(name);
     stage.prelude = compose::prelude(shape_, chain_values(chain));
-    stage.threads = static_cast<unsigned>(128 * chain.warpgroups + 32);
+    stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(chain));
     return stage;
   }
 

@@ -10,7 +10,7 @@ struct Tuning {
   int chunk = 32;             // C, tokens a chunk
   int prepare_threads = 256;  // threads a block of the prepare stage
   int warpgroups = 1;         // warpgroups a block of the recurrence, 64 V columns each
-  int load_stages = 12;       // factor tiles in flight in the recurrence
+  int load_stages = 4;        // chunks in flight in the recurrence
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -23,24 +23,38 @@ constexpr Tunable<Tuning> tunables[] = {
      &Tuning::warpgroups,
      {1, 2},
      "warpgroups a block, recurrence stage: 64 V columns each"},
-    {"load_stages", &Tuning::load_stages, {3, 4, 6, 8, 12}, "factor tiles in flight"},
+    {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6}, "chunks in flight"},
 };
 
 // A row of v in shared memory, padded so that reading a column of units meets every bank.
 constexpr int value_row_bytes(const Tuning& tuning) { return tuning.warpgroups * 128 + 16; }
 
-constexpr int slot_bytes(const Shape& shape, const Tuning& tuning) {
+// Where a chunk's parts lie in shared memory, in bytes: tile images, the decay, rows of v.
+struct Slot {
+  int kd, ak, ak_rest, qd, aq, decay, v, bytes;
+};
+
+// outputs: with Qd and Aq.
+constexpr Slot slot(const Shape& shape, const Tuning& tuning, bool outputs = true) {
   const int keys = chunk::factor_keys(shape);
-  const int values = tuning.chunk * value_row_bytes(tuning);
-  const int square = chunk::tile_bytes(tuning.chunk, tuning.chunk, 2);
-  int side = values > square ? values : square;
-  side = side > keys * 4 ? side : keys * 4;
-  return chunk::tile_bytes(tuning.chunk, keys, 2) + (side + 1023) / 1024 * 1024;
+  const int tile = chunk::tile_bytes(tuning.chunk, keys, 2);
+  Slot at{};
+  at.ak = tile;
+  at.ak_rest = chunk::writes_twice(shape) ? 2 * tile : tile;
+  at.qd = at.ak_rest + tile;
+  at.aq = at.qd + (outputs ? tile : 0);
+  at.decay = at.aq + (outputs ? chunk::tile_bytes(tuning.chunk, tuning.chunk, 2) : 0);
+  at.v = at.decay + keys * 4;
+  at.bytes = (at.v + tuning.chunk * value_row_bytes(tuning) + 1023) / 1024 * 1024;
+  return at;
 }
 
-// Dynamic shared memory of the recurrence: the ring and a pair of barriers a slot.
-constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) {
-  return tuning.load_stages * (slot_bytes(shape, tuning) + 16);
+// Threads a block: the warpgroups, a warp that feeds factors and one that feeds v.
+constexpr int chain_threads(const Tuning& tuning) { return 128 * tuning.warpgroups + 64; }
+
+// Dynamic shared memory of a chain: the ring and a pair of barriers a slot.
+constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool outputs = true) {
+  return tuning.load_stages * (slot(shape, tuning, outputs).bytes + 16);
 }
 
 }  // namespace kda::abi::chunk_wgmma

@@ -12,7 +12,7 @@ struct Tuning {
   int segment = 16;           // chunks a segment; kernels take it as an argument
   int state_warpgroups = 2;   // warpgroups a block of the states stage
   int warpgroups = 1;         // warpgroups a block of the outputs stage
-  int load_stages = 8;        // factor tiles in flight in both
+  int load_stages = 3;        // chunks in flight in both
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -30,7 +30,7 @@ constexpr Tunable<Tuning> tunables[] = {
      &Tuning::warpgroups,
      {1, 2},
      "warpgroups a block, outputs stage: 64 V columns each"},
-    {"load_stages", &Tuning::load_stages, {3, 4, 6, 8, 12}, "factor tiles in flight"},
+    {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6}, "chunks in flight"},
 };
 
 // What the two stages that walk chunks are specialised on.
@@ -61,7 +61,7 @@ constexpr int flags = 2;  // of a transition, one for each 64 columns of T
 
 // Dynamic shared memory.
 constexpr int states_shared_bytes(const Shape& shape, const chunk_wgmma::Tuning& tuning) {
-  return chunk_wgmma::recurrence_shared_bytes(shape, tuning) + 16;
+  return chunk_wgmma::chain_shared_bytes(shape, tuning, false) + 16;
 }
 constexpr int combine_stages = 2;
 constexpr int combine_stage_bytes(const Shape& shape) {

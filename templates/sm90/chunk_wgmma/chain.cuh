@@ -1,5 +1,5 @@
 // What the kernels that walk a chain of chunks agree on: each warpgroup holds 64 V columns of S^T
-// as wgmma accumulators, and one more warp feeds a ring of factor tiles.
+// as wgmma accumulators, and two more warps feed a ring of chunks.
 #pragma once
 
 #include "abi/chunk_wgmma.h"
@@ -30,18 +30,19 @@ struct Chain {
   static constexpr int chunk_tiles = chunk / 8;
   static constexpr int stages = tune.load_stages;
   static constexpr int consumers = 128 * tune.warpgroups;  // threads
-  static constexpr int threads = consumers + 32;
-  // Blocks a multiprocessor can hold.  Two blocks of 5 warps put 3 on one of its quarters, which
-  // has 168 registers a thread for them; a chunk of 64 needs more.
+  static constexpr int threads = abi::chunk_wgmma::chain_threads(tune);
+  // Blocks a multiprocessor can hold.  Two blocks of 6 warps leave 168 registers a thread; a chunk
+  // of 64 needs more.
   static constexpr int resident = tune.warpgroups == 1 && chunk < 64 ? 2 : 1;
   static constexpr int keys = abi::chunk::factor_keys(shape);  // K with room
   static constexpr int values = shape.value_dim;
   static constexpr int columns = 64 * tune.warpgroups;  // V columns a block
   static constexpr int shards = ceil_div(values, columns);
   static constexpr int value_row = abi::chunk_wgmma::value_row_bytes(tune);
-  static constexpr int slot_bytes = abi::chunk_wgmma::slot_bytes(shape, tune);
+  static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune, outputs);
   static constexpr float writer_scale = abi::chunk::writer_scale(shape);
-  static constexpr int parts = abi::chunk::factor_parts(shape) - (outputs ? 0 : 1);
+  static constexpr bool writes_outputs = outputs;
+  static constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 
   static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
   static_assert(keys == 64 || keys == 128, "K must be 33 to 128");
@@ -52,40 +53,45 @@ struct Chain {
   using Scale = tile::Scale<type>;
   using Accumulators = float[chunk_tiles][4];  // [V, C]
 
+  // A place in the ring, and how often it has been passed (by parity).
+  struct Cursor {
+    int index = 0;
+    u32 parity = 0;
+
+    KDA_DEVICE void next() {
+      if (++index == stages) {
+        index = 0;
+        parity ^= 1;
+      }
+    }
+  };
+
   struct Ring {
     u32 slots;     // shared addresses
     u32 barriers;  // full, then empty, of each slot
 
     KDA_DEVICE explicit Ring(void* memory)
         : slots(ptx::shared_address(memory)),
-          barriers(ptx::shared_address(memory) + stages * slot_bytes) {}
+          barriers(ptx::shared_address(memory) + stages * Chain::slot.bytes) {}
 
-    // By one thread, before the block meets.
-    KDA_DEVICE void init() const {
+    // By one thread, before the block meets.  Arrivals that fill a slot: the thread that feeds
+    // factors, and every lane of the warp that feeds v.
+    KDA_DEVICE void init(bool with_values = true) const {
       for (int i = 0; i < stages; ++i) {
-        ptx::mbarrier_init(full(i), 32);  // every lane of the producer
-        ptx::mbarrier_init(empty(i), consumers);
+        ptx::mbarrier_init(full({i, 0}), with_values ? 33 : 1);
+        ptx::mbarrier_init(empty({i, 0}), consumers);
       }
       ptx::fence_barrier_init();
     }
 
-    KDA_DEVICE u32 slot(int step) const { return slots + step % stages * slot_bytes; }
-    KDA_DEVICE u32 full(int step) const { return barriers + step % stages * 8; }
-    KDA_DEVICE u32 empty(int step) const { return barriers + (stages + step % stages) * 8; }
-    KDA_DEVICE void wait_full(int step) const { ptx::mbarrier_wait(full(step), parity(step)); }
-    // Until all parts of the chunk that starts at `step` have come: its first slot's barrier counts
-    // them, so a slot's barrier turns only when the slot holds a first part.
-    KDA_DEVICE void wait_chunk(int step) const { ptx::mbarrier_wait(full(step), step / turn & 1); }
+    KDA_DEVICE u32 at(Cursor c) const { return slots + c.index * Chain::slot.bytes; }
+    KDA_DEVICE u32 full(Cursor c) const { return barriers + c.index * 8; }
+    KDA_DEVICE u32 empty(Cursor c) const { return barriers + (stages + c.index) * 8; }
+    KDA_DEVICE void wait_full(Cursor c) const { ptx::mbarrier_wait(full(c), c.parity); }
+    // Until the slot has been released by all; the first time round it is empty.
+    KDA_DEVICE void wait_empty(Cursor c) const { ptx::mbarrier_wait(empty(c), c.parity ^ 1); }
     // This thread is done with a slot.
-    KDA_DEVICE void release(int step) const { ptx::mbarrier_arrive(empty(step)); }
-    // The producer's: until the slot has been released by all.
-    KDA_DEVICE void wait_empty(int step) const {
-      if (step >= stages) ptx::mbarrier_wait(empty(step), parity(step - stages));
-    }
-
-   private:
-    static constexpr int turn = parts * stages / greatest_common_divisor(parts, stages);
-    static KDA_DEVICE u32 parity(int step) { return step / stages & 1; }
+    KDA_DEVICE void release(Cursor c) const { ptx::mbarrier_arrive(empty(c)); }
   };
 };
 

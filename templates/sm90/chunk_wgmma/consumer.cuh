@@ -16,7 +16,6 @@ template <class Chain>
 struct OutputRows {
   u16* at;      // this chunk's token g, this lane's first column
   i64 stride;   // elements from a token to the 8th after it
-  i64 left;     // tokens from g on that exist
   int columns;  // that exist from this lane's first on
   bool paired;
   u32 pairs[Chain::chunk_tiles][2];
@@ -28,7 +27,6 @@ struct OutputRows {
     at = static_cast<u16*>(const_cast<void*>(o.data)) +
          offset_of<Chain::shape.varlen>(o, task.n, task.sequence.begin, task.head) +
          (task.first + lane.g) * o.token + value;
-    left = task.sequence.length() - task.first - lane.g;
     columns = Chain::values - value;
   }
 
@@ -44,15 +42,13 @@ struct OutputRows {
     }
   }
 
-  KDA_DEVICE void next() {
-    at += Chain::chunk_tiles * stride;
-    left -= Chain::chunk;
-  }
+  KDA_DEVICE void next() { at += Chain::chunk_tiles * stride; }
 
-  // Rows and columns that exist.
-  KDA_DEVICE void store() {
+  // The first `rows` tokens of the chunk, and columns that exist.
+  KDA_DEVICE void store(int rows = Chain::chunk) {
     u16* row = at;
-    if (paired && columns > 8 && left > Chain::chunk - 8) {
+    const int left = rows - tile::Lane().g;
+    if (paired && columns > 8 && rows == Chain::chunk) {
 #pragma unroll
       for (int c = 0; c < Chain::chunk_tiles; ++c) {
         *reinterpret_cast<u32*>(row) = pairs[c][0];
@@ -81,12 +77,11 @@ struct OutputRows {
 template <class Chain>
 KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
                         const Task& task, typename Chain::State& state) {
-  using Factor = typename Chain::Factor;
   using Square = typename Chain::Square;
   using Scale = typename Chain::Scale;
   constexpr abi::DType type = Chain::type;
   constexpr int chunk = Chain::chunk;
-  constexpr int parts = Chain::parts;
+  constexpr auto slot = Chain::slot;
   constexpr float writer_scale = Chain::writer_scale;
   if (task.chunks == 0) return;
   OutputRows<Chain> outputs(args.out.o, task);
@@ -99,12 +94,12 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   u32 v[Chain::chunk_tiles / 2][4];
   float2 decay[Chain::keys / 8];
   Checkpoints<Chain::shape> checkpoints(args.out.pool, task.n, chunk, task.first);
-  ring.wait_chunk(0);
+  typename Chain::Cursor here;
+  ring.wait_full(here);
 #pragma unroll 1
-  for (int at = 0; at < task.chunks; ++at) {
-    const int step = parts * at;
-    const u32 ak = ring.slot(step + 2);
-    load_decay(decay, ak + Factor::bytes);
+  for (int left = task.chunks; left > 0; --left) {
+    const u32 data = ring.at(here);
+    load_decay(decay, data + slot.decay);
     Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
@@ -114,14 +109,14 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     hold(r);
     hold(o);
     ptx::wgmma_fence();
-    read_state<Chain>(r, s_operand, ring.slot(step));
+    read_state<Chain>(r, s_operand, data + slot.kd);
     ptx::wgmma_commit();
-    read_state<Chain>(o, s_operand, ring.slot(step + 1));
+    read_state<Chain>(o, s_operand, data + slot.qd);
     ptx::wgmma_commit();
 
     // Under the products: the outputs of the chunk before.
-    load_values_transposed<Chain>(v, ring.slot(step) + Factor::bytes);
-    if (at > 0) outputs.store();
+    load_values_transposed<Chain>(v, data + slot.v);
+    if (left < task.chunks) outputs.store();
     ptx::wgmma_wait<1>();
     hold(r);
     subtract_from_values<Chain>(r, v, s_scale.down);
@@ -138,11 +133,10 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
 
     hold(s);
     ptx::wgmma_fence();
-    write_state<Chain>(s, r_operand, ak);
-    if constexpr (parts == 4) write_state<Chain>(s, r_operand, ring.slot(step + 3));
+    write_state<Chain>(s, r_operand, data + slot.ak);
+    if constexpr (Chain::writes_twice) write_state<Chain>(s, r_operand, data + slot.ak_rest);
     ptx::wgmma_commit();
-    const ptx::WgmmaTile aq(ring.slot(step + 1) + Factor::bytes, Square::row_bytes, 0,
-                            8 * Square::row_bytes);
+    const ptx::WgmmaTile aq(data + slot.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
 #pragma unroll
     for (int c = 0; c < chunk / 16; ++c) {
       ptx::wgmma_m64k16<type, chunk, 0>::run(&o[0][0], r_operand[c], aq.at(c * 32), 1);
@@ -150,20 +144,20 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     ptx::wgmma_commit();
 
     // Under these, where the ring holds it already: the next chunk's arrival.
-    ring.release(step);
-    const bool more = at + 1 < task.chunks;
-    constexpr bool early = Chain::stages >= 2 * parts;
-    if (early && more) ring.wait_chunk(step + parts);
+    const bool more = left > 1;
+    constexpr bool early = Chain::stages > 1;
+    const typename Chain::Cursor done = here;
+    here.next();
+    if (early && more) ring.wait_full(here);
     ptx::wgmma_wait<0>();
     hold(s);
     hold(o);
-#pragma unroll
-    for (int part = 1; part < parts; ++part) ring.release(step + part);
+    ring.release(done);
     if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
-    if (at > 0) outputs.next();  // not with the stores, which still read the address
+    if (left < task.chunks) outputs.next();  // not with the stores, which still read the address
     outputs.take(o, args.in.scale * r_scale.down / writer_scale);
     if constexpr (Chain::shape.checkpoints) {
-      const i64 end = task.first + static_cast<i64>(at + 1) * chunk;
+      const i64 end = task.first + static_cast<i64>(task.chunks - left + 1) * chunk;
       if (end <= task.sequence.length()) {
         const i64 kept = checkpoints.step();
         if (kept != no_slot) {
@@ -172,9 +166,11 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
         }
       }
     }
-    if (!early && more) ring.wait_chunk(step + parts);
+    if (!early && more) ring.wait_full(here);
   }
-  outputs.store();
+  const i64 last = task.first + static_cast<i64>(task.chunks - 1) * chunk;
+  const i64 rows = task.sequence.length() - last;
+  outputs.store(rows < chunk ? static_cast<int>(rows) : chunk);
 }
 
 }  // namespace kda::chunk_wgmma

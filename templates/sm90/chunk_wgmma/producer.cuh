@@ -1,4 +1,5 @@
-// The producer warp of a chain: the factor tiles of each chunk by bulk copies, v by cp.async.
+// The producers of a chain, a warp each: the factors of each chunk by bulk copies, v by cp.async.
+// Together in one warp they took as long as a chunk's products.
 #pragma once
 
 #include "base/tensor.cuh"
@@ -35,60 +36,80 @@ KDA_DEVICE void load_values(u32 to, const u16* v, i64 token, i64 left, int exist
   }
 }
 
-// What stands in the ring's slots, chunk after chunk: Kd with v beside it, Qd with Aq, Ak with the
-// decay, and perhaps Ak's rest.
+// The warp that feeds v.
 template <class Chain>
-KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
-                        const Task& task) {
-  using Factor = typename Chain::Factor;
-  using Square = typename Chain::Square;
+KDA_DEVICE void feed_values(const typename Chain::Ring& ring, const abi::Inputs& in,
+                            const Task& task) {
   constexpr int chunk = Chain::chunk;
-  constexpr int parts = Chain::parts;
-  const int lane = threadIdx.x % 32;
-  const abi::Inputs& in = args.in;
   const bool vectored = is_vectored<Chain::type>(in.v, Chain::values);
   const int exist = smaller(Chain::values - task.value0, Chain::columns);
-  const u16* v = static_cast<const u16*>(in.v.data) + task.value0 +
+  const u16* v = static_cast<const u16*>(in.v.data) + task.value0 + task.first * in.v.token +
                  offset_of<Chain::shape.varlen>(in.v, task.n, task.sequence.begin, task.head);
-  ptx::wait_for_previous();
+  i64 left = task.sequence.length() - task.first;
+  typename Chain::Cursor to;
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
-    const i64 tile = (task.slot + at) * in.value_heads + task.head;
-    const char* images[] = {
-        static_cast<const char*>(args.factors.kd), static_cast<const char*>(args.factors.qd),
-        static_cast<const char*>(args.factors.ak), static_cast<const char*>(args.factors.ak_rest)};
-    const u32 full = ring.full(parts * at);
-#pragma unroll
-    for (int part = 0; part < parts; ++part) {
-      const int step = parts * at + part;
-      ring.wait_empty(step);
-      const u32 slot = ring.slot(step);
-      const u32 side = slot + Factor::bytes;
-      if (lane == 0) {
-        if (part == 0) {
-          ptx::mbarrier_expect_tx(full, parts * Factor::bytes + Square::bytes + Chain::keys * 4);
-        }
-        ptx::bulk_load(slot, images[part] + tile * Factor::bytes, Factor::bytes, full);
-        if (part == 1) {
-          ptx::bulk_load(side, static_cast<const char*>(args.factors.aq) + tile * Square::bytes,
-                         Square::bytes, full);
-        } else if (part == 2) {
-          ptx::bulk_load(side, args.factors.decay + tile * Chain::keys, Chain::keys * 4, full);
-        }
-      }
-      if (part == 0) {
-        const i64 first = task.first + static_cast<i64>(at) * chunk;
-        load_values<Chain>(side, v + first * in.v.token, in.v.token, task.sequence.length() - first,
-                           exist, vectored);
-        if (vectored) {
-          ptx::cp_async_arrive(full);
-        } else {
-          ptx::mbarrier_arrive(full);
-        }
-      }
+    ring.wait_empty(to);
+    load_values<Chain>(ring.at(to) + Chain::slot.v, v, in.v.token, left, exist, vectored);
+    if (vectored) {
+      ptx::cp_async_arrive(ring.full(to));
+    } else {
+      ptx::mbarrier_arrive(ring.full(to));
     }
+    v += chunk * in.v.token;
+    left -= chunk;
+    to.next();
   }
   ptx::cp_async_wait_all();
+}
+
+// Starts the copies of a chunk's factors; one thread.
+template <class Chain>
+KDA_DEVICE void load_factors(const typename Chain::Ring& ring, typename Chain::Cursor to,
+                             const abi::chunk::Factors& factors, i64 tile) {
+  using Factor = typename Chain::Factor;
+  using Square = typename Chain::Square;
+  constexpr int images = 2 + (Chain::writes_outputs ? 1 : 0) + (Chain::writes_twice ? 1 : 0);
+  constexpr int square = Chain::writes_outputs ? Square::bytes : 0;
+  const u32 slot = ring.at(to);
+  const u32 full = ring.full(to);
+  ptx::mbarrier_arrive_expecting(full, images * Factor::bytes + square + Chain::keys * 4);
+  const auto bring = [&](int part, const void* from, int bytes) {
+    ptx::bulk_load(slot + part, static_cast<const char*>(from) + tile * bytes, bytes, full);
+  };
+  bring(Chain::slot.kd, factors.kd, Factor::bytes);
+  if constexpr (Chain::writes_outputs) bring(Chain::slot.qd, factors.qd, Factor::bytes);
+  bring(Chain::slot.ak, factors.ak, Factor::bytes);
+  if constexpr (Chain::writes_twice) bring(Chain::slot.ak_rest, factors.ak_rest, Factor::bytes);
+  bring(Chain::slot.decay, factors.decay, Chain::keys * 4);
+  if constexpr (Chain::writes_outputs) bring(Chain::slot.aq, factors.aq, Square::bytes);
+}
+
+// The warp that feeds factors, one thread of it.
+template <class Chain>
+KDA_DEVICE void feed_factors(const typename Chain::Ring& ring,
+                             const abi::chunk::RecurrenceArgs& args, const Task& task) {
+  ptx::wait_for_previous();
+  i64 tile = task.slot * args.in.value_heads + task.head;
+  typename Chain::Cursor to;
+#pragma unroll 1
+  for (int at = 0; at < task.chunks; ++at) {
+    ring.wait_empty(to);
+    load_factors<Chain>(ring, to, args.factors, tile);
+    tile += args.in.value_heads;
+    to.next();
+  }
+}
+
+// What the two warps past the consumers do.
+template <class Chain>
+KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
+                        const Task& task, int warp) {
+  if (warp > Chain::consumers / 32) {
+    feed_values<Chain>(ring, args.in, task);
+  } else if (threadIdx.x % 32 == 0) {
+    feed_factors<Chain>(ring, args, task);
+  }
 }
 
 }  // namespace kda::chunk_wgmma

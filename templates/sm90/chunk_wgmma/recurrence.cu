@@ -1,5 +1,5 @@
 // Strategy chunk_wgmma, stage 2: as strategy chunk's recurrence, a block a sequence, value head and
-// shard of V columns, on warpgroup products (consumer.cuh) fed by one more warp (producer.cuh).
+// shard of V columns, on warpgroup products (consumer.cuh) fed by two more warps (producer.cuh).
 #include "abi/chunk_wgmma.h"
 #include "abi/shape.h"
 #include "base/slots.cuh"
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= Chain::consumers / 32) {
-    chunk_wgmma::produce<Chain>(ring, args, task);
+    chunk_wgmma::produce<Chain>(ring, args, task, warp);
     return;
   }
   const int value0 = task.value0 + warp * 16;

@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= Chain::consumers / 32) {
-    chunk_wgmma::produce<Chain>(ring, args.chain, task);
+    chunk_wgmma::produce<Chain>(ring, args.chain, task, warp);
     return;
   }
   const int column0 = task.value0 + warp * 16;

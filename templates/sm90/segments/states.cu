@@ -33,7 +33,6 @@ using Image = tile::Shared<abi::DType::bf16, Chain::keys, Chain::keys>;  // of T
 
 constexpr int chunk = Chain::chunk;
 constexpr int keys = Chain::keys;
-constexpr int parts = Chain::parts;
 constexpr int value_units = abi::segments::value_units(shape, tune);
 constexpr int units = value_units + abi::segments::key_units(shape, tune);
 constexpr float writer_scale = Chain::writer_scale;
@@ -46,63 +45,30 @@ struct Unit {
   u32 stop;       // shared address: the consumers want no more chunks
 };
 
-// The ring's slots, chunk after chunk: Kd with v beside it, Ak with the decay, and perhaps Ak's
-// rest.
-KDA_DEVICE void produce(const Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
-                        const Task& task, const Unit& unit) {
-  const abi::Inputs& in = args.in;
-  const int lane = threadIdx.x % 32;
-  const bool vectored = is_vectored<Chain::type>(in.v, Chain::values);
-  const int exist = smaller(Chain::values - task.value0, Chain::columns);
-  const u16* v = static_cast<const u16*>(in.v.data) + task.value0 +
-                 offset_of<shape.varlen>(in.v, task.n, task.sequence.begin, task.head);
+// The warp that feeds factors, one thread of it.
+KDA_DEVICE void feed_factors(const Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
+                             const Task& task, const Unit& unit) {
   ptx::wait_for_previous();
+  const int stride = args.in.value_heads;
+  i64 tile = task.slot * stride + task.head;
+  Chain::Cursor to;
   int at = 0;
 #pragma unroll 1
   for (; at < task.chunks; ++at) {
-    const i64 tile = (task.slot + at) * in.value_heads + task.head;
-    const char* images[] = {static_cast<const char*>(args.factors.kd),
-                            static_cast<const char*>(args.factors.ak),
-                            static_cast<const char*>(args.factors.ak_rest)};
-    const u32 full = ring.full(parts * at);
-    ring.wait_empty(parts * at);
-    // Consumers set it before they release any slot of a chunk, so all slots come to a chunk that
-    // found its first one without it.
-    if (unit.identity && __any_sync(0xffffffffU, ptx::ld_shared_u32(unit.stop) != 0)) break;
-#pragma unroll
-    for (int part = 0; part < parts; ++part) {
-      const int step = parts * at + part;
-      if (part > 0) ring.wait_empty(step);
-      const u32 slot = ring.slot(step);
-      const u32 side = slot + Chain::Factor::bytes;
-      if (lane == 0) {
-        if (part == 0) {
-          ptx::mbarrier_expect_tx(full, parts * Chain::Factor::bytes + keys * 4);
-        }
-        ptx::bulk_load(slot, images[part] + tile * Chain::Factor::bytes, Chain::Factor::bytes,
-                       full);
-        if (part == 1) {
-          ptx::bulk_load(side, args.factors.decay + tile * keys, keys * 4, full);
-        }
-      }
-      if (part == 0) {
-        if (!unit.identity) {
-          const i64 first = task.first + static_cast<i64>(at) * chunk;
-          chunk_wgmma::load_values<Chain>(side, v + first * in.v.token, in.v.token,
-                                          task.sequence.length() - first, exist, vectored);
-        }
-        if (!unit.identity && vectored) {
-          ptx::cp_async_arrive(full);
-        } else {
-          ptx::mbarrier_arrive(full);
-        }
-      }
-    }
+    ring.wait_empty(to);
+    // Consumers set it before they release a slot.
+    if (unit.identity && ptx::ld_shared_u32(unit.stop) != 0) break;
+    chunk_wgmma::load_factors<Chain>(ring, to, args.factors, tile);
+    tile += stride;
+    to.next();
   }
-  ptx::cp_async_wait_all();
   // Nothing may land once the block has ended, whether or not it is still wanted.
-  for (int i = 0; i < at; ++i) {
-    if (parts * i >= parts * at - Chain::stages) ring.wait_chunk(parts * i);
+  if (at < task.chunks) {
+    Chain::Cursor landing;
+    for (int i = 0; i < at; ++i) {
+      if (i >= at - Chain::stages) ring.wait_full(landing);
+      landing.next();
+    }
   }
 }
 
@@ -131,22 +97,23 @@ KDA_DEVICE bool consume(const Chain::Ring& ring, const Task& task, const Unit& u
   u32 r_operand[chunk / 16][4];
   u32 v[Chain::chunk_tiles / 2][4] = {};  // the identity's stays zero
   float2 decay[keys / 8];
-  ring.wait_chunk(0);
+  constexpr auto slot = Chain::slot;
+  Chain::Cursor here;
+  ring.wait_full(here);
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
-    const int step = parts * at;
-    const u32 ak = ring.slot(step + 1);
-    chunk_wgmma::load_decay(decay, ak + Chain::Factor::bytes);
+    const u32 data = ring.at(here);
+    chunk_wgmma::load_decay(decay, data + slot.decay);
     Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(chunk_wgmma::largest(s));
     chunk_wgmma::pack(s_operand, s, s_scale);
     chunk_wgmma::decay_state(s, decay);
     hold(r);
     ptx::wgmma_fence();
-    chunk_wgmma::read_state<Chain>(r, s_operand, ring.slot(step));
+    chunk_wgmma::read_state<Chain>(r, s_operand, data + slot.kd);
     ptx::wgmma_commit();
     if (!unit.identity) {
-      chunk_wgmma::load_values_transposed<Chain>(v, ring.slot(step) + Chain::Factor::bytes);
+      chunk_wgmma::load_values_transposed<Chain>(v, data + slot.v);
     }
     ptx::wgmma_wait<0>();
     hold(r);
@@ -160,23 +127,26 @@ KDA_DEVICE bool consume(const Chain::Ring& ring, const Task& task, const Unit& u
 
     hold(s);
     ptx::wgmma_fence();
-    chunk_wgmma::write_state<Chain>(s, r_operand, ak);
-    if constexpr (parts == 3) chunk_wgmma::write_state<Chain>(s, r_operand, ring.slot(step + 2));
+    chunk_wgmma::write_state<Chain>(s, r_operand, data + slot.ak);
+    if constexpr (Chain::writes_twice) {
+      chunk_wgmma::write_state<Chain>(s, r_operand, data + slot.ak_rest);
+    }
     ptx::wgmma_commit();
     // Under these, where the ring holds it already: the next chunk's arrival.
     const bool more = at + 1 < task.chunks;
-    constexpr bool early = Chain::stages >= 2 * parts;
-    if (early && more) ring.wait_chunk(step + parts);
+    constexpr bool early = Chain::stages > 1;
+    const Chain::Cursor done = here;
+    here.next();
+    if (early && more) ring.wait_full(here);
     ptx::wgmma_wait<0>();
     hold(s);
     if constexpr (Scale::needed) chunk_wgmma::multiply(s, r_scale.down / writer_scale);
 
     const bool dead = unit.identity && at % 4 == 0 && !is_alive(s);
     if (dead && threadIdx.x == 0) ptx::st_shared_u32(unit.stop, 1);
-#pragma unroll
-    for (int part = 0; part < parts; ++part) ring.release(step + part);
+    ring.release(done);
     if (dead) return false;
-    if (!early && more) ring.wait_chunk(step + parts);
+    if (!early && more) ring.wait_full(here);
   }
   return true;
 }
@@ -253,14 +223,18 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   const Chain::Ring ring(memory);
   unit.stop = ring.barriers + 2 * Chain::stages * 8;
   if (threadIdx.x == 0) {
-    ring.init();
+    ring.init(!unit.identity);
     ptx::st_shared_u32(unit.stop, 0);
   }
   __syncthreads();
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= Chain::consumers / 32) {
-    produce(ring, args.chain, task, unit);
+    if (warp > Chain::consumers / 32) {
+      if (!unit.identity) chunk_wgmma::feed_values<Chain>(ring, in, task);
+    } else if (threadIdx.x % 32 == 0) {
+      feed_factors(ring, args.chain, task, unit);
+    }
     return;
   }
 
