@@ -40,5 +40,8 @@ int wisdom_verify(const Request& request);
 int wisdom_prune(const Request& request);
 
 int compare(const Request& request);  // two runs, row by row
+int plot(const Request& request);     // journals to a page
+// What tune --plot does too.  Throws Failure.
+void write_plot(const std::vector<std::string>& journals, const std::string& file, std::FILE* out);
 
 }  // namespace kda::tune_tool

@@ -166,6 +166,7 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
       ->capture_default_str();
   sub->add_flag("--resume,!--fresh", request.resume, "go on with the journal of a stopped search");
   sub->add_option("--device", request.device, "CUDA ordinal; default: every visible device");
+  sub->add_option("--plot", request.plot, "a page of plots, self-contained")->type_name("FILE|-");
   sub->add_option("--slice", request.slice)->group("");
   sub->add_option("--processes", request.processes)->group("");
   sub->add_option("--devices", request.devices, "CUDA ordinals to measure on at once: 0,1,2,3")

@@ -49,6 +49,7 @@ struct Request {
   double threshold_percent = 1;
   std::vector<std::string> fail_on;  // verdicts
 
+  std::string plot;   // tune, plot: the page's file; empty: none
   std::string shell;  // completion
 
   // dump

@@ -54,6 +54,13 @@ int tune(const Request& request) {
   cli::Document document(request.output);
   document.add("tuned", rows, tuned_columns());
   document.print();
+  if (!request.plot.empty()) {
+    std::vector<std::string> journals;
+    for (const Json& row : rows) {
+      if (row.contains("journal")) journals.push_back(row["journal"].get<std::string>());
+    }
+    write_plot(journals, request.plot, request.output.out);
+  }
   if (interrupted) {
     fmt::print(request.output.err, "interrupted; the same command with --resume goes on\n");
     return 130;

@@ -1,4 +1,4 @@
-// The command lines of kda-tune wisdom and kda-tune compare.
+// The command lines of kda-tune wisdom, plot and compare.
 #include <CLI/CLI.hpp>
 
 #include "tune/arguments.hpp"
@@ -16,6 +16,11 @@ constexpr const char* kWisdomExamples =
     "  kda-tune wisdom merge a.jsonl b.jsonl          into one, on stdout\n"
     "  kda-tune wisdom prune --stale --damaged\n"
     "\nExit codes of verify: 0 every file is a sound record; 1 some are not.\n";
+
+constexpr const char* kPlotExamples =
+    "Examples:\n"
+    "  kda-tune plot \"$(kda-tune wisdom path)\"/v1/journal/*.jsonl --out searches.html\n"
+    "  kda-tune tune h64 --plot h64.html\n";
 
 constexpr const char* kCompareExamples =
     "Examples:\n"
@@ -66,6 +71,14 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
   sub->add_option("--of-device", request.prune.device, "of the device of this name")
       ->type_name("NAME");
   sub->add_flag("--all", request.prune.all, "every one");
+
+  sub = app.add_subcommand("plot", "Searches as a page: convergence, heat map, roofline, finals.");
+  sub->footer(std::string("\n") + kPlotExamples);
+  sub->callback([&chosen] { chosen = plot; });
+  sub->add_option("journal", request.files, "journals of searches, <wisdom>/v1/journal/*.jsonl")
+      ->type_name("FILE")
+      ->required();
+  sub->add_option("--out", request.plot, "the page")->type_name("FILE|-")->required();
 
   sub = add_command(app, "compare", "Two runs, row by row: what got faster, what slower.",
                     kCompareExamples, request, compare, chosen);
