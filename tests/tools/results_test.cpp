@@ -30,6 +30,25 @@ void check_comparison(const Json& document) {
   }
 }
 
+// What kda-tune tune wrote: a record a row, or why there is none.
+void check_tuned(const Json& rows) {
+  CHECK_FALSE(rows.empty());
+  for (const Json& row : rows) {
+    INFO(row.dump());
+    if (row.contains("failed")) continue;
+    for (const char* key : {"problem", "words", "device", "nvrtc", "driver", "library", "date",
+                            "strategy", "tuning", "decision"}) {
+      INFO(key);
+      REQUIRE(row.contains(key));
+      CHECK(test::text(row[key]) != "");
+    }
+    const std::string library = row["library"];
+    check_commit(library.substr(library.find(' ') + 1));
+    CHECK(test::number(row["time_us"]["median"]) > 0);
+    CHECK(test::number(row["measured"]) >= 1);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("every row of checked-in results names its device, versions, commit and command",
@@ -39,6 +58,10 @@ TEST_CASE("every row of checked-in results names its device, versions, commit an
     INFO(entry.path().string());
     std::ifstream file(entry.path());
     const Json rows = Json::parse(file);
+    if (rows.is_object() && rows.contains("tuned")) {
+      check_tuned(rows["tuned"]);
+      continue;
+    }
     if (rows.is_object()) {
       check_comparison(rows);
       continue;
