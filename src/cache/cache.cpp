@@ -248,10 +248,16 @@ std::shared_ptr<Cache> shared_cache(const std::string& directory, env::CacheMode
   using Words = std::tuple<std::string, env::CacheMode, std::string>;
   static auto* mutex = new base::ForkMutex(base::ForkRank::caches);
   static auto* caches = new std::map<Words, std::shared_ptr<Cache>>;
+  const Words words{root_of(directory), mode, env::get("KDA_CACHE_PATH")};
+  {
+    const std::lock_guard lock(*mutex);
+    if (const auto known = caches->find(words); known != caches->end()) return known->second;
+  }
+  // Made outside the lock: a cache enrols its own mutexes for forks, and a fork, holding that list,
+  // takes this one.  Of two threads the first one's stays.
+  auto fresh = std::make_shared<Cache>(directory, mode);
   const std::lock_guard lock(*mutex);
-  std::shared_ptr<Cache>& cache = (*caches)[{root_of(directory), mode, env::get("KDA_CACHE_PATH")}];
-  if (!cache) cache = std::make_shared<Cache>(directory, mode);
-  return cache;
+  return caches->try_emplace(words, fresh).first->second;
 }
 
 }  // namespace kda::cache

@@ -13,6 +13,7 @@
 #include "cache/layout.hpp"
 #include "kda/log.hpp"
 #include "support/catch.hpp"
+#include "support/process.hpp"
 #include "support/scratch.hpp"
 
 namespace file = kda::base::file;
@@ -304,4 +305,18 @@ TEST_CASE("a directory has one cache in the process, however it is written") {
   CHECK(kda::cache::shared_cache(other.path()) != cache);
   const Environment set("KDA_CACHE_DIR", scratch.path());
   CHECK(kda::cache::shared_cache("") == cache);
+}
+
+TEST_CASE("caches are made while this process forks", "[cache]") {
+  // Once the map of caches was locked while a new cache enrolled its mutexes for forks, and a fork
+  // that held their list waited for the map.
+  const kda::test::Scratch scratch;
+  std::atomic<bool> made{false};
+  std::thread maker([&] {
+    for (int i = 0; i < 200; ++i) (void)kda::cache::shared_cache(scratch / std::to_string(i));
+    made = true;
+  });
+  while (!made) CHECK(kda::test::in_child([] { return 0; }) == 0);
+  maker.join();
+  CHECK(kda::cache::shared_cache(scratch / "7") == kda::cache::shared_cache(scratch / "7"));
 }
