@@ -103,7 +103,9 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   }
   const Counts counts(problem, best);
   best.state_warpgroups = counts.value_tiles > 1 && counts.key_tiles > 1 ? 2 : 1;
-  best.warpgroups = counts.value_tiles > 1 &&
+  // Registers, as in chunk_wgmma.
+  const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
+  best.warpgroups = fits && counts.value_tiles > 1 &&
                             counts.heads * counts.segments * std::ceil(counts.value_tiles / 2.0) >=
                                 device.multiprocessors
                         ? 2

@@ -14,7 +14,8 @@ struct Scale {
   float up = 1.0F;    // values * up go into operands
   float down = 1.0F;  // products * down come back
 
-  // From the warp's largest magnitude.  Nothing to do within [2^-3, 2^13].
+  // From the warp's largest magnitude.  Nothing to do within [2^-3, 2^13].  What is smaller by far
+  // is left to vanish: `up`, times a factor's own scale and a state of any size, must stay finite.
   KDA_DEVICE void choose(float largest) {
     if constexpr (needed) {
 #pragma unroll
@@ -24,7 +25,7 @@ struct Scale {
       up = down = 1.0F;
       const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
       if ((exponent < -3 || exponent > 12) && exponent > -127 && exponent < 128) {
-        const int shift = 8 - exponent < 120 ? 8 - exponent : 120;
+        const int shift = 8 - exponent < 64 ? 8 - exponent : 64;
         up = __uint_as_float(static_cast<u32>(shift + 127) << 23);
         down = __uint_as_float(static_cast<u32>(127 - shift) << 23);
       }

@@ -63,11 +63,14 @@ std::string chosen(const std::string& words) {
   return choice->recipe.strategy;
 }
 
-// Cuts of 16 to 64 tokens, with every shape of the blocks that walk them.
+// Cuts of 16 to 64 tokens, with every shape of the blocks that walk them; and one of 128, in which
+// T decays past every chunk.  The bug: f16's scale of what was left of T, times Ak's, was infinite,
+// and T NaN where strong gates had made it 2^-112 or less.
 std::vector<Variant> cuts() {
   return {{"segments", "chunk=32 segment=1"},
           {"segments", "chunk=16 segment=2 state_warpgroups=1 warpgroups=2"},
           {"segments", "chunk=16 segment=1 state_warpgroups=2 warpgroups=1"},
+          {"segments", "chunk=16 segment=8 load_stages=2"},
           {"segments", "chunk=64 segment=1 state_warpgroups=1 load_stages=2"}};
 }
 

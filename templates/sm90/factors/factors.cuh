@@ -32,7 +32,7 @@ struct Factors : Solve {
           shared.whole[0][thread] * shared.whole[1][thread];
     }
     __syncthreads();
-    if (warp < 2) solve();
+    solve();
     __syncthreads();
     write_ak(address + images.ak);
     write_aq(address + images.aq);

@@ -2,12 +2,9 @@
 // substitution, and both products with it formed.
 #pragma once
 
-#include "ptx/named_barrier.cuh"
 #include "sm90/factors/pairs.cuh"
 
 namespace kda {
-
-constexpr u32 kk_below_barrier = 1;  // of warps 0 and 1
 
 struct Solve : Pairs {
   using Pairs::Pairs;
@@ -220,20 +217,19 @@ struct Solve : Pairs {
     }
   }
 
-  // Warps 0 and 1.
+  // Between two meetings of the group.
   KDA_DEVICE void solve() const {
     const int lane = thread % 32;
     if (warp == 0) {
       invert();
-      ptx::barrier_sync(kk_below_barrier, 64);
-      invert_below();
-    } else {
+    } else if (warp == 1) {
       shared.kk_below[lane] = below_operand(0);
-      ptx::barrier_arrive(kk_below_barrier, 64);
       shared.qk[0][lane] = diagonal_operand(0);
       shared.qk[1][lane] = diagonal_operand(1);
       shared.qk[2][lane] = below_operand(1);
     }
+    __syncthreads();
+    if (warp == 0) invert_below();
   }
 };
 
