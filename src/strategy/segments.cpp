@@ -102,14 +102,14 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     }
   }
   const Counts counts(problem, best);
-  best.state_warpgroups = counts.value_tiles > 1 && counts.key_tiles > 1 ? 2 : 1;
+  const double blocks = counts.heads * counts.segments * counts.value_tiles;
+  // Found by kda-tune on an H200 (tools/results/h200/tuned.md): what one block a multiprocessor
+  // leaves of shared memory goes to a deeper ring.
+  best.load_stages = blocks <= device.multiprocessors ? 4 : 3;
+  best.state_warpgroups = 1;
   // Registers, as in chunk_wgmma.
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
-  best.warpgroups = fits && counts.value_tiles > 1 &&
-                            counts.heads * counts.segments * std::ceil(counts.value_tiles / 2.0) >=
-                                device.multiprocessors
-                        ? 2
-                        : 1;
+  best.warpgroups = fits && counts.value_tiles > 1 && blocks >= 2 * device.multiprocessors ? 2 : 1;
   return tunable::values_of(best, abi::segments::tunables);
 }
 
