@@ -205,6 +205,7 @@ int Appender::open(const std::string& path, Start start) {
   return fd_ < 0 ? errno : 0;
 }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): the file changes
 int Appender::append(std::string_view text) { return fd_ < 0 ? EBADF : write_all(fd_, text); }
 
 int make_directories(const std::string& path) {

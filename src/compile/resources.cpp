@@ -12,13 +12,16 @@
 namespace kda::compile {
 namespace {
 
+constexpr int kMost = 1 << 30;  // what a report may say, and what its sums end at
+
 // The number before a phrase: 24 in "used 1 barriers, 24 bytes smem" for " bytes smem".
 int number_before(std::string_view line, std::string_view phrase) {
   const std::size_t end = line.find(phrase);
   if (end == std::string_view::npos) return 0;
   std::size_t begin = end;
   while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') --begin;
-  return static_cast<int>(base::parse_integer(line.substr(begin, end - begin)).value_or(0));
+  const std::int64_t number = base::parse_integer(line.substr(begin, end - begin)).value_or(0);
+  return static_cast<int>(std::min<std::int64_t>(number, kMost));
 }
 
 }  // namespace
@@ -41,8 +44,10 @@ Resources parse_resources(std::string_view log, std::string_view entry) {
     if (!inside) continue;
     resources.stack_bytes =
         std::max(resources.stack_bytes, number_before(line, " bytes stack frame"));
-    resources.spill_bytes +=
-        number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
+    const std::int64_t spilled = std::int64_t{resources.spill_bytes} +
+                                 number_before(line, " bytes spill stores") +
+                                 number_before(line, " bytes spill loads");
+    resources.spill_bytes = static_cast<int>(std::min<std::int64_t>(spilled, kMost));
     if (line.find("Used ") != std::string_view::npos) {
       resources.registers = number_before(line, " registers");
       resources.static_shared_bytes = number_before(line, " bytes smem");

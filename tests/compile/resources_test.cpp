@@ -43,3 +43,16 @@ TEST_CASE("no report is no resources") {
   CHECK(parse_resources(kLog, "prep").registers == 0);
   CHECK(parse_resources("", "prepare").registers == 0);
 }
+
+// The bug: a fuzzer's log that spilled more than 31 bits of bytes overflowed their sum.
+TEST_CASE("a report of absurd numbers is not an overflow") {
+  const auto resources = parse_resources(
+      "ptxas info    : Compiling entry function 'prepare' for 'sm_89'\n"
+      "    7 bytes stack frame, 2147483647 bytes spill stores, 99999999999 bytes spill loads\n"
+      "    7 bytes stack frame, 2147483647 bytes spill stores, 2147483647 bytes spill loads\n"
+      "ptxas info    : Used 77777777777777 registers\n",
+      "prepare");
+  CHECK(resources.spill_bytes == 1 << 30);
+  CHECK(resources.stack_bytes == 7);
+  CHECK(resources.registers == 1 << 30);
+}
