@@ -78,9 +78,11 @@ struct Problem {
   Index slot_index_type = Index::i32;  // of the indices and of num_accepted_tokens
   bool draft_states =
       false;  // speculative decoding: keep the state after every token, not the last
-  int checkpoint_tokens = 0;   // keep it after each multiple of so many tokens, >= 64, too; 0: no
-  bool zero_padding = false;   // outputs of padding become zero; otherwise they stay as they are
-  bool mixed_lengths = false;  // varlen: runs pack sequences of a few tokens beside long ones
+  int checkpoint_tokens = 0;  // keep it after each multiple of so many tokens, >= 64, too; 0: no
+  bool zero_padding = false;  // outputs of padding become zero; otherwise they stay as they are
+  // varlen: runs pack sequences of a few tokens beside long ones.  Measurements tell such problems
+  // apart; the cost model does not yet.
+  bool mixed_lengths = false;
 
   // Dense runs of chunk strategies may also bring out w and u (Forward), of chunks of 16, 32 or 64
   // tokens; 0: not.

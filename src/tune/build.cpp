@@ -40,14 +40,15 @@ Measurement judge(const Listed& listed, const Result<program::Program>& program,
   m.needs = needs_of(*program, device);
   m.needs.workspace_bytes = listed.recipe.workspace_bytes;
   if (m.needs.occupancy <= 0) {
-    return refused(std::move(m), Outcome::occupancy,
-                   fmt::format("no block of {} threads with {} registers each and {} bytes of "
-                               "shared memory fits a multiprocessor",
-                               m.needs.threads, m.needs.registers, m.needs.shared_bytes));
+    std::string why = fmt::format(
+        "no block of {} threads with {} registers each and {} bytes of shared memory fits a "
+        "multiprocessor",
+        m.needs.threads, m.needs.registers, m.needs.shared_bytes);
+    return refused(std::move(m), Outcome::occupancy, std::move(why));
   }
   if (m.needs.spill_bytes > 0 && !listed.is_default) {
-    return refused(std::move(m), Outcome::spills,
-                   fmt::format("{} bytes of registers spill", m.needs.spill_bytes));
+    std::string why = fmt::format("{} bytes of registers spill", m.needs.spill_bytes);
+    return refused(std::move(m), Outcome::spills, std::move(why));
   }
   return m;
 }

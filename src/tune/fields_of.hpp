@@ -17,7 +17,7 @@ Json json_of(const Environment& environment);
 measure::Summary summary_of(const Json& json, const char* what);
 Needs needs_of(const Json& json);
 Candidate candidate_of(Fields& fields);  // its "strategy" and "tuning"
-Environment environment_of(Fields& fields);
+Environment environment_of(Fields& from);
 Result<Measurement> measurement_of(const Json& json);
 
 }  // namespace kda::tune
