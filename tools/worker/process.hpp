@@ -13,9 +13,9 @@ namespace kda::worker {
 
 class Process {
  public:
-  // Starts argv[0] with stdin and stdout as pipes; what it says on stderr is kept.  It takes
+  // Starts arguments[0] with stdin and stdout as pipes; what it says on stderr is kept.  It takes
   // no part in a Ctrl-C meant for this one, and shall end when its stdin does (end_with).
-  static Result<Process> start(const std::vector<std::string>& argv);
+  static Result<Process> start(const std::vector<std::string>& arguments);
 
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
