@@ -119,7 +119,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     abi::chunk::RecurrenceArgs args;
     args.in = problem::inputs_of(problem, run.forward);
     args.out = problem::outputs_of(problem, run.forward);
-    args.factors = slices.at(run.workspace);
+    args.factors = slices.at(run);
     launch.grid[0] = static_cast<unsigned>(run.forward.sequences * problem.value_heads * shards);
     launch.set(args);
   };

@@ -16,7 +16,9 @@ using abi::chunk::PrepareTuning;
 using compose::Launch;
 using compose::Run;
 
-FactorSlices::FactorSlices(const Problem& problem, int chunk, compose::Workspace& workspace) {
+FactorSlices::FactorSlices(const Problem& problem, int chunk, compose::Workspace& workspace,
+                           bool flags)
+    : chunk_(chunk), flags_(flags) {
   const abi::Shape shape = problem::shape_of(problem);
   const int bytes = abi::bytes_of(shape.qkv_type);
   const int keys = abi::chunk::factor_keys(shape);
@@ -31,9 +33,11 @@ FactorSlices::FactorSlices(const Problem& problem, int chunk, compose::Workspace
   ak_rest_ = workspace.take(abi::chunk::writes_twice(shape) ? images(keys) : 0);
   aq_ = workspace.take(images(chunk));
   decay_ = workspace.take(tiles * static_cast<std::size_t>(keys) * sizeof(float));
+  ready_ = workspace.take(flags ? tiles * sizeof(unsigned) : 0);
 }
 
-abi::chunk::Factors FactorSlices::at(std::byte* workspace) const {
+abi::chunk::Factors FactorSlices::at(const Run& run) const {
+  std::byte* const workspace = run.workspace;
   abi::chunk::Factors factors;
   factors.kd = workspace + kd_;
   factors.qd = workspace + qd_;
@@ -41,6 +45,8 @@ abi::chunk::Factors FactorSlices::at(std::byte* workspace) const {
   factors.ak_rest = workspace + ak_rest_;
   factors.aq = workspace + aq_;
   factors.decay = reinterpret_cast<float*>(workspace + decay_);
+  if (flags_) factors.ready = reinterpret_cast<unsigned*>(workspace + ready_);
+  factors.slots = slots_of(run.forward.tokens, run.forward.sequences, chunk_);
   return factors;
 }
 
@@ -102,7 +108,7 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
   stage.bind = [problem, slices, chunk = tuning.chunk](const Run& run, Launch& launch) {
     abi::chunk::PrepareArgs args;
     args.in = problem::inputs_of(problem, run.forward);
-    args.factors = slices.at(run.workspace);
+    args.factors = slices.at(run);
     args.w = run.forward.w;
     args.u = run.forward.u;
     const std::int64_t slots = slots_of(run.forward.tokens, run.forward.sequences, chunk);
@@ -126,9 +132,38 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
   const abi::Shape shape = problem::shape_of(problem);
   stage.file = "chunk/prepare_group.cu";
   stage.entry = "kda_chunk_prepare_group";
-  stage.prelude = compose::prelude(shape, {});
+  stage.prelude = compose::prelude(shape, {{"groups", 1}});
   stage.threads = abi::factors::threads;
-  stage.shared_bytes = static_cast<std::size_t>(abi::factors::shared_bytes(shape));
+  stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape));
+  return stage;
+}
+
+compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
+                                    const FactorSlices& slices, int reserved) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const int groups = abi::factors::most_groups(shape, static_cast<int>(device.shared_per_block));
+  compose::Stage stage;
+  stage.name = "prepare";
+  stage.file = "chunk/prepare_beside.cu";
+  stage.entry = "kda_chunk_prepare_beside";
+  stage.prelude = compose::prelude(shape, {{"groups", groups}});
+  stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
+  stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape) * groups);
+  stage.bind = [problem, slices, groups, reserved, all = device.multiprocessors](const Run& run,
+                                                                                 Launch& launch) {
+    abi::chunk::PrepareArgs args;
+    args.in = problem::inputs_of(problem, run.forward);
+    args.factors = slices.at(run);
+    const int sequences = std::max(run.forward.sequences, 1);
+    const std::int64_t tiles = args.factors.slots * problem.value_heads;
+    const std::int64_t taken = std::int64_t{sequences} * problem.value_heads * reserved;
+    const int blocks = static_cast<int>(std::max<std::int64_t>(std::min(all - taken, tiles), 1));
+    const int step = blocks * groups;
+    const int rows = step / problem.value_heads;
+    args.walk = {step % problem.value_heads, rows % sequences, rows / sequences};
+    launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(blocks);
+    launch.set(args);
+  };
   return stage;
 }
 

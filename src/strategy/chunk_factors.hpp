@@ -15,12 +15,16 @@ namespace kda::strategy {
 // Where the factors of a problem's largest run lie in the workspace.
 class FactorSlices {
  public:
-  FactorSlices(const Problem& problem, int chunk, compose::Workspace& workspace);
+  // flags: with a word a chunk and value head that says when they are ready.
+  FactorSlices(const Problem& problem, int chunk, compose::Workspace& workspace,
+               bool flags = false);
 
-  abi::chunk::Factors at(std::byte* workspace) const;
+  abi::chunk::Factors at(const compose::Run& run) const;
 
  private:
-  std::size_t kd_, qd_, ak_, ak_rest_, aq_, decay_;
+  int chunk_;
+  bool flags_;
+  std::size_t kd_, qd_, ak_, ak_rest_, aq_, decay_, ready_;
 };
 
 // Chunk slots of a run (templates/base/varlen.cuh).
@@ -47,6 +51,11 @@ bool prepares_by_group(const Problem& problem, const device::Device& device, int
 compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
                                     const abi::chunk::PrepareTuning& tuning,
                                     const FactorSlices& slices);
+
+// The same, by groups, for a recurrence that runs beside it on `reserved` multiprocessors a
+// (sequence, value head).  The slices have flags.
+compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
+                                    const FactorSlices& slices, int reserved);
 
 // Microseconds to prepare and to stream the factors: the larger of their traffic, with the inputs,
 // the outputs and the states moved once, and of the prepare stage's instructions (measured on an

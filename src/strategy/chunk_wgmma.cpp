@@ -44,6 +44,34 @@ int shards_of(const Problem& problem, const Tuning& tuning) {
   return (problem.value_dim + columns_of(tuning) - 1) / columns_of(tuning);
 }
 
+// Multiprocessors that the recurrence keeps where the prepare stage runs beside it.
+std::int64_t blocks_of(const Problem& problem, const Tuning& tuning) {
+  return static_cast<std::int64_t>(problem.max_sequences) * problem.value_heads *
+         shards_of(problem, tuning);
+}
+
+// A quarter of the device must be left to prepare.
+bool fits_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  return blocks_of(problem, tuning) <= device.multiprocessors * 3 / 4;
+}
+
+Status check_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (tuning.stages_at_once == 1) return {};
+  if (!prepares_by_group(problem, device, tuning.chunk)) {
+    return {Code::unsupported,
+            "strategy chunk_wgmma: stages_at_once=2 needs bf16, unit keys, beta up to 1, key_dim 64 or "
+            "128 and chunk=32; stages_at_once=1 does"};
+  }
+  if (!fits_beside(problem, device, tuning)) {
+    return {Code::unsupported,
+            fmt::format("strategy chunk_wgmma: stages_at_once=2 would give {} of {} multiprocessors to the "
+                        "recurrence, at most {} leave enough to prepare; stages_at_once=1 does",
+                        blocks_of(problem, tuning), device.multiprocessors,
+                        device.multiprocessors * 3 / 4)};
+  }
+  return {};
+}
+
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
@@ -70,7 +98,11 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (Status status = check_blocks("chunk_wgmma", problem, shards_of(problem, tuning)); !status) {
     return status;
   }
-  const int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
+  if (Status status = check_beside(problem, device, tuning); !status) return status;
+  int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
+  // More than half of what a multiprocessor has: one block each.
+  const int alone = static_cast<int>(device.shared_per_multiprocessor / 2);
+  if (tuning.stages_at_once > 1) bytes = std::max(bytes, alone);
   if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
     return Status(
         Code::unsupported,
@@ -80,12 +112,15 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   }
 
   compose::Workspace workspace;
-  const FactorSlices slices(problem, tuning.chunk, workspace);
+  const FactorSlices slices(problem, tuning.chunk, workspace, tuning.stages_at_once > 1);
   compose::Recipe recipe;
   recipe.strategy = "chunk_wgmma";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
-  recipe.stages.push_back(hopper_prepare_stage(problem, device, prepare, slices));
+  recipe.stages.push_back(
+      tuning.stages_at_once > 1
+          ? prepare_beside_stage(problem, device, slices, shards_of(problem, tuning))
+          : hopper_prepare_stage(problem, device, prepare, slices));
 
   compose::Stage recurrence;
   recurrence.name = "recurrence";
@@ -100,7 +135,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     abi::chunk::RecurrenceArgs args;
     args.in = problem::inputs_of(problem, run.forward);
     args.out = problem::outputs_of(problem, run.forward);
-    args.factors = slices.at(run.workspace);
+    args.factors = slices.at(run);
     launch.grid[0] = static_cast<unsigned>(run.forward.sequences * problem.value_heads * shards);
     launch.set(args);
   };

@@ -276,7 +276,7 @@ class Stages {
     abi::segments::Args args;
     args.chain.in = problem::inputs_of(problem_, run.forward);
     args.chain.out = problem::outputs_of(problem_, run.forward);
-    args.chain.factors = factors_.at(run.workspace);
+    args.chain.factors = factors_.at(run);
     args.segments = segments_.at(run.workspace);
     return args;
   }

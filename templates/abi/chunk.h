@@ -108,11 +108,25 @@ struct Factors {
   void* ak_rest = nullptr;  // [slots, HV] images of [C, K]  what rounding Ak lost; if writes_twice
   void* aq = nullptr;       // [slots, HV] images of [C, C]  Aqk M diag(beta), not scaled
   float* decay = nullptr;   // [slots, HV, factor_keys]      exp(Pn)
+
+  // [HV, slots] 1 where a chunk's factors have been written: for a recurrence that runs beside the
+  // prepare stage.  Null where it comes after.
+  unsigned* ready = nullptr;
+  long long slots = 0;
+};
+
+// From a tile of a group to its next where the prepare stage runs beside the recurrence: so many
+// heads, and carried from there sequences and chunks (sm90/factors/walk.cuh).
+struct Walk {
+  int heads = 0;
+  int sequences = 0;
+  int chunks = 0;
 };
 
 struct PrepareArgs {
   Inputs in;
   Factors factors;
+  Walk walk;
   void* w = nullptr;  // [N, HV, T / N / C rounded up, C, K], qkv_type; Shape::wy_tensors, or null
   void* u = nullptr;  // the same with V
 };

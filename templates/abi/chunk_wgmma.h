@@ -11,6 +11,7 @@ struct Tuning {
   int prepare_threads = 256;  // threads a block of the prepare stage
   int warpgroups = 1;         // warpgroups a block of the recurrence, 64 V columns each
   int load_stages = 4;        // chunks in flight in the recurrence
+  int stages_at_once = 1;     // 2: prepare beside the recurrence, on multiprocessors of its own
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -24,6 +25,10 @@ constexpr Tunable<Tuning> tunables[] = {
      {1, 2},
      "warpgroups a block, recurrence stage: 64 V columns each"},
     {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6}, "chunks in flight"},
+    {"stages_at_once",
+     &Tuning::stages_at_once,
+     {1, 2},
+     "2: prepare beside the recurrence, on multiprocessors of its own"},
 };
 
 // A row of v in shared memory, padded so that reading a column of units meets every bank.

@@ -2,11 +2,16 @@
 #pragma once
 
 #include "abi/chunk.h"
+#include "abi/shape.h"
 
 namespace kda::abi::factors {
 
 constexpr int chunk = 32;     // tokens
 constexpr int threads = 128;  // a group
+
+struct Tuning {
+  int groups = 1;  // a block, each with chunks of its own
+};
 
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in
 // range.
@@ -36,7 +41,15 @@ constexpr int buffer_bytes(const Shape& shape) {
 // What the group works in: Scratch of sm90/factors/group.cuh.
 constexpr int scratch_bytes = 4 * 5120 + 4096 + 4096 + 128;
 
-// Dynamic shared memory of stage prepare by one group a block.
-constexpr int shared_bytes(const Shape& shape) { return buffer_bytes(shape) + scratch_bytes; }
+// Dynamic shared memory of a group.
+constexpr int group_bytes(const Shape& shape) {
+  return (buffer_bytes(shape) + scratch_bytes + 1023) / 1024 * 1024;
+}
+
+// Groups a block can have, given a block's shared memory and a multiprocessor's registers.
+constexpr int most_groups(const Shape& shape, int block_bytes) {
+  const int fit = block_bytes / group_bytes(shape);
+  return fit < 4 ? fit : 4;
+}
 
 }  // namespace kda::abi::factors

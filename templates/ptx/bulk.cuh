@@ -24,12 +24,14 @@ KDA_DEVICE void bulk_store(void* global, u32 shared, u32 bytes) {
                : "memory");
 }
 
-// Until this thread's stores so far are in global memory.
-KDA_DEVICE void bulk_store_wait() {
-  asm volatile(
-      "cp.async.bulk.commit_group;\n"
-      "cp.async.bulk.wait_group 0;" ::
-          : "memory");
+KDA_DEVICE void bulk_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// Until this thread's committed stores have read shared memory.
+KDA_DEVICE void bulk_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
+
+// Until they are in global memory.
+KDA_DEVICE void bulk_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 }  // namespace kda::ptx

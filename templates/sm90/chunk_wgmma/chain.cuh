@@ -43,6 +43,7 @@ struct Chain {
   static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune, outputs);
   static constexpr float writer_scale = abi::chunk::writer_scale(shape);
   static constexpr bool writes_outputs = outputs;
+  static constexpr bool beside = tune.stages_at_once > 1;
   static constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 
   static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");

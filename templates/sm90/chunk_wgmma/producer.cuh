@@ -6,6 +6,7 @@
 #include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/dependent.cuh"
+#include "ptx/flag.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
 
 namespace kda::chunk_wgmma {
@@ -101,12 +102,45 @@ KDA_DEVICE void feed_factors(const typename Chain::Ring& ring,
   }
 }
 
+// How many of the next `left` chunks, at most 32, are ready; a whole warp asks.
+KDA_DEVICE int ready_chunks(const u32* flags, int left) {
+  const int lane = threadIdx.x % 32;
+  const bool ready = lane < left && ptx::acquire(flags + lane) != 0;
+  const u32 waiting = __ballot_sync(0xffffffffU, !ready);
+  __syncwarp();
+  return waiting == 0 ? 32 : __ffs(static_cast<int>(waiting)) - 1;
+}
+
+// The warp that feeds factors where the prepare stage runs beside: each chunk once it is ready.
+template <class Chain>
+KDA_DEVICE void feed_ready_factors(const typename Chain::Ring& ring,
+                                   const abi::chunk::RecurrenceArgs& args, const Task& task) {
+  const u32* flags = args.factors.ready + task.head * args.factors.slots + task.slot;
+  i64 tile = task.slot * args.in.value_heads + task.head;
+  int ready = 0;
+  typename Chain::Cursor to;
+#pragma unroll 1
+  for (int at = 0; at < task.chunks; ++at) {
+    while (at == ready) ready += ready_chunks(flags + at, task.chunks - at);
+    ring.wait_empty(to);
+    if (threadIdx.x % 32 == 0) {
+      ptx::fence_async_proxy_global();
+      load_factors<Chain>(ring, to, args.factors, tile);
+    }
+    tile += args.in.value_heads;
+    to.next();
+  }
+  ptx::wait_for_previous();  // so that this kernel does not end before the one beside it
+}
+
 // What the two warps past the consumers do.
 template <class Chain>
 KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
                         const Task& task, int warp) {
   if (warp > Chain::consumers / 32) {
     feed_values<Chain>(ring, args.in, task);
+  } else if constexpr (Chain::beside) {
+    feed_ready_factors<Chain>(ring, args, task);
   } else if (threadIdx.x % 32 == 0) {
     feed_factors<Chain>(ring, args, task);
   }

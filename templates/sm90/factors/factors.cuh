@@ -10,34 +10,42 @@ struct Factors : Solve {
   using Solve::Solve;
 
   // The buffer (its generic address and its shared one) holds raw q, k and g, visible to the whole
-  // group, and Scratch::beta the write strengths; then the images, visible to all including the
-  // copy engine.
-  KDA_DEVICE void make(char* buffer, u32 address, const Gates& gates, int rows) const {
+  // group, and Scratch::beta the write strengths; then Kd, Qd and the decay, visible to all
+  // including the copy engine, and the scores.
+  KDA_DEVICE void make_rows(char* buffer, u32 address, const Gates& gates, int rows) const {
     const bool strong = accumulate_decays(buffer + images.ak, gates, rows);
     sum_squares(address);
-    if (!__syncthreads_or(strong)) {
-      build<Anchor::start>(address, {}, {});
-    } else if (!__syncthreads_or(is_strong_by_middle())) {
-      build<Anchor::middle>(address, {}, {});
+    if (!any(strong)) {
+      build<Anchor::start>(address, {});
+    } else if (!any(is_strong_by_middle())) {
+      build<Anchor::middle>(address, {});
     } else {
       score_pairs(buffer);
-      __syncthreads();
-      const Diagonal first = take_pairs(0);
-      const Diagonal second = take_pairs(1);
-      __syncthreads();
-      build<Anchor::none>(address, first, second);
+      meet();
+      const Diagonal sums = take_pairs();
+      meet();
+      build<Anchor::none>(address, sums);
     }
     if (thread < keys) {
       reinterpret_cast<float*>(buffer + images.decay)[thread] =
           shared.whole[0][thread] * shared.whole[1][thread];
     }
-    __syncthreads();
-    solve();
-    __syncthreads();
+    ptx::fence_async_proxy();
+    meet();
+  }
+
+  // Then Ak in place of Kr, and Aq.  `meanwhile` is done by the last warp, which has nothing to
+  // solve; after_solve by all, once that warp is through with it.
+  template <class Meanwhile, class AfterSolve>
+  KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
+                               const AfterSolve& after_solve) const {
+    solve(meanwhile);
+    meet();
+    after_solve();
     write_ak(address + images.ak);
     write_aq(address + images.aq);
     ptx::fence_async_proxy();
-    __syncthreads();
+    meet();
   }
 };
 

@@ -8,17 +8,21 @@
 #include "abi/factors.h"
 #include "abi/shape.h"
 #include "base/element.cuh"
+#include "ptx/barrier.cuh"
 #include "step/log_decay.cuh"
 #include "tile/operand.cuh"
 
 #ifndef KDA_SHAPE
 #define KDA_SHAPE \
   {}
+#define KDA_TUNING \
+  {}
 #endif
 
 namespace kda {
 
 constexpr abi::Shape shape = KDA_SHAPE;
+constexpr abi::factors::Tuning tune = KDA_TUNING;
 constexpr abi::DType type = shape.qkv_type;
 constexpr int keys = shape.key_dim;
 constexpr int values = shape.value_dim;
@@ -91,13 +95,33 @@ struct Gates {
   }
 };
 
-// The block is one group.
 struct Group {
+  static constexpr int threads = abi::factors::threads;
+
   Scratch& shared;
-  int thread = static_cast<int>(threadIdx.x);
-  int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);  // known uniform
+  int thread = static_cast<int>(threadIdx.x) % threads;
+  int warp = __shfl_sync(0xffffffffU, thread / 32, 0);  // known uniform
 
   KDA_DEVICE explicit Group(Scratch& scratch) : shared(scratch) {}
+
+  static KDA_DEVICE int number() { return static_cast<int>(threadIdx.x) / threads; }
+
+  // Until the whole group is here.
+  static KDA_DEVICE void meet() {
+    if constexpr (tune.groups == 1) {
+      __syncthreads();
+    } else {
+      ptx::barrier_wait(1 + number(), threads);
+    }
+  }
+  // The same, and whether any of its threads says so.
+  static KDA_DEVICE bool any(bool vote) {
+    if constexpr (tune.groups == 1) {
+      return __syncthreads_or(vote);
+    } else {
+      return ptx::barrier_vote_any(1 + number(), threads, vote);
+    }
+  }
 
   // Address of this lane's row of the 16 x 16 piece (half, k step) of the warp's slab in an image.
   KDA_DEVICE u32 place(u32 image, int half, int ks) const {

@@ -57,10 +57,10 @@ struct Pairs : Scores {
     }
   }
 
-  // A half's, by warp 0 alone: the warps' shares are added.
-  KDA_DEVICE Diagonal take_pairs(int half) const {
+  // The first half's by warp 0, the second's by warp 1: the warps' shares are added.
+  KDA_DEVICE Diagonal take_pairs() const {
     Diagonal sums{};
-    if (warp != 0) return sums;
+    if (warp > 1) return sums;
     const tile::Lane lane;
     const auto take = [&](float(&c)[2][4], const float(&x)[half_tokens][half_tokens]) {
 #pragma unroll
@@ -70,8 +70,8 @@ struct Pairs : Scores {
         c[i / 4][i % 4] = column <= row ? x[row][column] : 0.0F;
       }
     };
-    take(sums.kk, shared.pairs[half][0]);
-    take(sums.qk, shared.pairs[half][1]);
+    take(sums.kk, shared.pairs[warp][0]);
+    take(sums.qk, shared.pairs[warp][1]);
     return sums;
   }
 };

@@ -31,15 +31,16 @@ struct Scores : Decays {
   enum class Anchor { start, middle, none };
 
   // The warp's slab: Kd and Qd in place of k and q, Kr (f16) in place of g, and its share of the
-  // scores' sums.  Without an anchor the diagonal blocks come ready.
+  // scores' sums.  Without an anchor the diagonal blocks come ready, half h's with warp h.
   template <Anchor anchor>
-  KDA_DEVICE void build(u32 buffer, Diagonal now, const Diagonal& later) const {
+  KDA_DEVICE void build(u32 buffer, const Diagonal& ready) const {
     const tile::Lane lane;
     float kk_below[2][4] = {};
     float qk_below[2][4] = {};
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       Scratch::Slice& slice = shared.slices[warp][half];
+      Diagonal now{};
       float k_unit[2];
       float q_unit[2];
 #pragma unroll
@@ -136,8 +137,10 @@ struct Scores : Decays {
         ptx::stmatrix_x4(k_at + images.ak, kr);
       }
       __syncwarp();
+      if constexpr (anchor == Anchor::none) {
+        if (half == warp) now = ready;
+      }
       hand_in(slice, now);
-      now = later;
     }
     const int l = thread % 32;
 #pragma unroll

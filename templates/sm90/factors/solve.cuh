@@ -217,8 +217,9 @@ struct Solve : Pairs {
     }
   }
 
-  // Between two meetings of the group.
-  KDA_DEVICE void solve() const {
+  // Between two meetings of the group; warp 3 has something else to do.
+  template <class Meanwhile>
+  KDA_DEVICE void solve(const Meanwhile& meanwhile) const {
     const int lane = thread % 32;
     if (warp == 0) {
       invert();
@@ -227,8 +228,10 @@ struct Solve : Pairs {
       shared.qk[0][lane] = diagonal_operand(0);
       shared.qk[1][lane] = diagonal_operand(1);
       shared.qk[2][lane] = below_operand(1);
+    } else if (warp == 3) {
+      meanwhile();
     }
-    __syncthreads();
+    meet();
     if (warp == 0) invert_below();
   }
 };

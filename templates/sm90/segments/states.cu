@@ -5,7 +5,7 @@
 // give the transition T.  The first segment starts from the initial state and needs no T.
 #include "abi/segments.h"
 #include "abi/shape.h"
-#include "ptx/barrier_vote.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/dependent.cuh"
 #include "ptx/shared_words.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"

@@ -1,4 +1,4 @@
-// barrier.red: a barrier among some warps of a block that tells whether any thread voted yes.
+// Barriers among some warps of a block.
 #pragma once
 
 #include "base/types.cuh"
@@ -6,6 +6,11 @@
 namespace kda::ptx {
 
 // `number` 1..15; 0 is __syncthreads.  `threads`: how many take part, whole warps.
+KDA_DEVICE void barrier_wait(u32 number, u32 threads) {
+  asm volatile("barrier.cta.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+// The same; tells whether any thread voted yes.
 KDA_DEVICE bool barrier_vote_any(u32 number, u32 threads, bool vote) {
   u32 r;
   asm volatile(
