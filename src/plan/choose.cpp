@@ -81,13 +81,16 @@ Result<Choice> choose(const Problem& problem, const device::Device& device, cons
   if (options.effort == Effort::wisdom_only && !measured_here) return no_wisdom(problem, device);
 
   strategy::Preferred preferred;
-  if (hint) preferred = {strategy::find(hint->candidate.strategy), hint->candidate.tuning};
+  const bool same =
+      hint && (hint->match == tune::Match::exact || hint->match == tune::Match::other_build);
+  if (hint) {
+    preferred = {strategy::find(hint->candidate.strategy), hint->candidate.tuning,
+                 !same && options.effort != Effort::wisdom_only};
+  }
   Result<strategy::Pick> pick =
       strategy::pick(problem, device, options.strategy, options.tuning, preferred);
   if (!pick) return pick.status();
   const Origin origin = pick->preferred ? Origin::wisdom : Origin::cost_model;
-  const bool same =
-      hint && (hint->match == tune::Match::exact || hint->match == tune::Match::other_build);
   return Choice{pick->strategy,
                 options.strategy.empty() ? origin : Origin::forced,
                 options.tuning.empty() ? origin : Origin::forced,

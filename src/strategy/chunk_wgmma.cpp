@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "abi/chunk_wgmma.h"
 #include "compose/prelude.hpp"
@@ -58,29 +59,71 @@ bool fits_beside(const Problem& problem, const device::Device& device, const Tun
 Status check_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   if (tuning.stages_at_once == 1) return {};
   if (!prepares_by_group(problem, device, tuning.chunk)) {
-    return {Code::unsupported,
-            "strategy chunk_wgmma: stages_at_once=2 needs bf16, unit keys, beta up to 1, key_dim 64 or "
-            "128 and chunk=32; stages_at_once=1 does"};
+    return {
+        Code::unsupported,
+        "strategy chunk_wgmma: stages_at_once=2 needs bf16, unit keys, beta up to 1, key_dim 64 or "
+        "128 and chunk=32; stages_at_once=1 does"};
   }
   if (!fits_beside(problem, device, tuning)) {
-    return {Code::unsupported,
-            fmt::format("strategy chunk_wgmma: stages_at_once=2 would give {} of {} multiprocessors to the "
-                        "recurrence, at most {} leave enough to prepare; stages_at_once=1 does",
-                        blocks_of(problem, tuning), device.multiprocessors,
-                        device.multiprocessors * 3 / 4)};
+    return {
+        Code::unsupported,
+        fmt::format(
+            "strategy chunk_wgmma: stages_at_once=2 would give {} of {} multiprocessors to the "
+            "recurrence, at most {} leave enough to prepare; stages_at_once=1 does",
+            blocks_of(problem, tuning), device.multiprocessors, device.multiprocessors * 3 / 4)};
   }
   return {};
 }
 
+double length_of(const Problem& problem) {
+  return static_cast<double>(problem.max_tokens) / problem.max_sequences;
+}
+
+// The factors, then the chain of chunks of one sequence in waves of blocks or its traffic (measured
+// on an H200).
+double one_by_one_microseconds(const Problem& problem, const device::Device& device,
+                               const Tuning& tuning) {
+  const double step = 0.2 + 0.011 * tuning.chunk;
+  const auto blocks = static_cast<double>(blocks_of(problem, tuning));
+  const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
+  const double chain = waves * step * (length_of(problem) / tuning.chunk + 1);
+  return 11.0 + prepare_microseconds(problem, device, tuning.chunk) +
+         std::max(chain, stream_microseconds(problem, device, tuning.chunk));
+}
+
+// Start and first chunk, then the slower of the chain and of what is left of the device to prepare;
+// where they are alike each waits for the other now and then (measured on an H200).
+double at_once_microseconds(const Problem& problem, const device::Device& device,
+                            const Tuning& tuning) {
+  const double step = tuning.warpgroups == 1 ? 0.57 : 0.95;
+  const double chain = step * (length_of(problem) / tuning.chunk + 1);
+  const double all = std::max(device.multiprocessors, 1);
+  const double left = std::max(all - static_cast<double>(blocks_of(problem, tuning)), 1.0);
+  const double prepare = 0.93 * prepare_microseconds(problem, device, tuning.chunk) * all / left;
+  return 14.0 + 1.05 * std::pow(std::pow(chain, 4) + std::pow(prepare, 4), 0.25);
+}
+
+double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  return tuning.stages_at_once > 1 ? at_once_microseconds(problem, device, tuning)
+                                   : one_by_one_microseconds(problem, device, tuning);
+}
+
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
-// loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.
+// loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
+// stages at once where that is expected to be faster.
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
-  const std::int64_t blocks = static_cast<std::int64_t>(problem.max_sequences) *
-                              problem.value_heads * shards_of(problem, tuning);
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
-  if (blocks > device.multiprocessors && problem.value_dim > 64 && fits) tuning.warpgroups = 2;
+  Tuning at_once = tuning;
+  at_once.stages_at_once = 2;
+  if (blocks_of(problem, tuning) > device.multiprocessors && problem.value_dim > 64 && fits) {
+    tuning.warpgroups = 2;
+  }
+  if (check_beside(problem, device, at_once) &&
+      microseconds(problem, device, at_once) < microseconds(problem, device, tuning)) {
+    tuning = at_once;
+  }
   return tunable::values_of(tuning, abi::chunk_wgmma::tunables);
 }
 
@@ -127,7 +170,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.file = "chunk_wgmma/recurrence.cu";
   recurrence.entry = "kda_chunk_wgmma_recurrence";
   recurrence.prelude = compose::prelude(shape, values);
-  recurrence.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(tuning));
+  recurrence.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape, tuning));
   recurrence.shared_bytes = static_cast<std::size_t>(bytes);
   recurrence.overlaps_previous = true;
   recurrence.bind = [problem, slices, shards = shards_of(problem, tuning)](const Run& run,
@@ -143,19 +186,10 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   return recipe;
 }
 
-// The factors, then the chain of chunks of one sequence in waves of blocks or its traffic (measured
-// on an H200).
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
-  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk_wgmma::tunables);
-  const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
-  const double step = 0.2 + 0.011 * tuning.chunk;
-  const double blocks =
-      static_cast<double>(problem.max_sequences) * problem.value_heads * shards_of(problem, tuning);
-  const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
-  const double chain = waves * step * (length / tuning.chunk + 1);
-  return 11.0 + prepare_microseconds(problem, device, tuning.chunk) +
-         std::max(chain, stream_microseconds(problem, device, tuning.chunk));
+  return microseconds(problem, device,
+                      tunable::tuning_of<Tuning>(values, abi::chunk_wgmma::tunables));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -81,12 +82,28 @@ Result<Composed> compose_nearest(const Problem& problem, const device::Device& d
   return first.status();
 }
 
+// Whether the cost model expects about as much of it as of the best default, or less.
+bool is_promising(const Problem& problem, const device::Device& device,
+                  const std::vector<const Strategy*>& strategies, const Preferred& preferred) {
+  constexpr double kSlack = 1.05;
+  double best = std::numeric_limits<double>::infinity();
+  for (const Strategy* strategy : strategies) {
+    if (!strategy->applicable(problem, device)) continue;
+    best = std::min(best, strategy->estimate(problem, device, strategy->defaults(problem, device)));
+  }
+  return preferred.strategy->estimate(problem, device, preferred.tuning) <= kSlack * best;
+}
+
 }  // namespace
 
 Result<Pick> pick(const Problem& problem, const device::Device& device, const std::string& name,
                   const std::string& words, const Preferred& preferred) {
   const auto strategies = strategies_for(name);
   if (!strategies) return strategies.status();
+  if (preferred.strategy != nullptr && preferred.guess &&
+      !is_promising(problem, device, *strategies, preferred)) {
+    return pick(problem, device, name, words);
+  }
 
   std::vector<Candidate> candidates;
   std::vector<std::string> refusals;

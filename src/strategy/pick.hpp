@@ -12,6 +12,7 @@ namespace kda::strategy {
 struct Preferred {
   const Strategy* strategy = nullptr;  // null: none
   tunable::Values tuning;              // every tunable
+  bool guess = false;  // not measured on this problem: only where the cost model does not object
 };
 
 struct Pick {

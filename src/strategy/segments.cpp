@@ -257,7 +257,7 @@ class Stages {
   compose::Stage walk(const char* name, const abi::chunk_wgmma::Tuning& chain) const {
     compose::Stage stage = named(name);
     stage.prelude = compose::prelude(shape_, chain_values(chain));
-    stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(chain));
+    stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape_, chain));
     return stage;
   }
 

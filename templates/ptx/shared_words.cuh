@@ -15,6 +15,16 @@ KDA_DEVICE void st_shared_u32(u32 address, u32 x) {
   asm volatile("st.volatile.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
 }
 
+KDA_DEVICE u16 ld_shared_u16(u32 address) {
+  u16 r;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(r) : "r"(address) : "memory");
+  return r;
+}
+
+KDA_DEVICE void st_shared_f32x2(u32 address, float2 x) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x.x), "f"(x.y) : "memory");
+}
+
 KDA_DEVICE float4 ld_shared_f32x4(u32 address) {
   float4 r;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"

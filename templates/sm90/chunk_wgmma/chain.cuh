@@ -21,6 +21,14 @@ struct Task {
   int chunks;
 };
 
+// Tokens of the task's last chunk.
+template <class Chain>
+KDA_DEVICE int last_rows(const Task& task) {
+  const i64 left =
+      task.sequence.length() - task.first - static_cast<i64>(task.chunks - 1) * Chain::chunk;
+  return static_cast<int>(left < Chain::chunk ? left : Chain::chunk);
+}
+
 // outputs: whether Qd and Aq are fed, too.
 template <abi::Shape model, abi::chunk_wgmma::Tuning tune, bool outputs = true>
 struct Chain {
@@ -30,7 +38,7 @@ struct Chain {
   static constexpr int chunk_tiles = chunk / 8;
   static constexpr int stages = tune.load_stages;
   static constexpr int consumers = 128 * tune.warpgroups;  // threads
-  static constexpr int threads = abi::chunk_wgmma::chain_threads(tune);
+  static constexpr int threads = abi::chunk_wgmma::chain_threads(shape, tune);
   // Blocks a multiprocessor can hold.  Two blocks of 6 warps leave 168 registers a thread; a chunk
   // of 64, f16's scales and columns that only some lanes have need more.
   static constexpr bool whole = shape.value_dim % 64 == 0 && type == abi::DType::bf16;
@@ -43,6 +51,7 @@ struct Chain {
   static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune, outputs);
   static constexpr float writer_scale = abi::chunk::writer_scale(shape);
   static constexpr bool writes_outputs = outputs;
+  static constexpr bool copies_checkpoints = abi::chunk_wgmma::copies_state_rows(shape);
   static constexpr bool beside = tune.stages_at_once > 1;
   static constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 

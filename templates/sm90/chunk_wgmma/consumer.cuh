@@ -7,6 +7,7 @@
 #include "base/slots.cuh"
 #include "base/tensor.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
+#include "sm90/chunk_wgmma/checkpoint.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
 
 namespace kda::chunk_wgmma {
@@ -85,6 +86,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   constexpr float writer_scale = Chain::writer_scale;
   if (task.chunks == 0) return;
   OutputRows<Chain> outputs(args.out.o, task);
+  const int rows_at_end = last_rows<Chain>(task);
 
   auto& s = state.s[0];
   typename Chain::Accumulators r;
@@ -93,7 +95,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   u32 r_operand[chunk / 16][4];
   u32 v[Chain::chunk_tiles / 2][4];
   float2 decay[Chain::keys / 8];
-  Checkpoints<Chain::shape> checkpoints(args.out.pool, task.n, chunk, task.first);
+  CheckpointSlots<Chain> checkpoints(args, task);
   typename Chain::Cursor here;
   ring.wait_full(here);
 #pragma unroll 1
@@ -156,21 +158,19 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
     if (left < task.chunks) outputs.next();  // not with the stores, which still read the address
     outputs.take(o, args.in.scale * r_scale.down / writer_scale);
-    if constexpr (Chain::shape.checkpoints) {
-      const i64 end = task.first + static_cast<i64>(task.chunks - left + 1) * chunk;
-      if (end <= task.sequence.length()) {
-        const i64 kept = checkpoints.step();
-        if (kept != no_slot) {
-          const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16;
-          state.store_paired(Slots<Chain::shape>::at(args.out, args.in, kept, task.head), value0);
-        }
+    if constexpr (Chain::copies_checkpoints) {
+      const int number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
+      if (number != 0) CheckpointRows<Chain>(ring).leave(state, number);
+    } else if constexpr (Chain::shape.checkpoints) {
+      const i64 kept = checkpoints.next(left - 1);
+      if (kept != no_slot) {
+        const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16;
+        state.store_paired(checkpoints.at(kept), value0);
       }
     }
     if (!early && more) ring.wait_full(here);
   }
-  const i64 last = task.first + static_cast<i64>(task.chunks - 1) * chunk;
-  const i64 rows = task.sequence.length() - last;
-  outputs.store(rows < chunk ? static_cast<int>(rows) : chunk);
+  outputs.store(rows_at_end);
 }
 
 }  // namespace kda::chunk_wgmma

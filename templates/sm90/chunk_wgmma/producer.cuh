@@ -8,6 +8,7 @@
 #include "ptx/dependent.cuh"
 #include "ptx/flag.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
+#include "sm90/chunk_wgmma/checkpoint.cuh"
 
 namespace kda::chunk_wgmma {
 
@@ -133,11 +134,13 @@ KDA_DEVICE void feed_ready_factors(const typename Chain::Ring& ring,
   ptx::wait_for_previous();  // so that this kernel does not end before the one beside it
 }
 
-// What the two warps past the consumers do.
+// What the warps past the consumers do.
 template <class Chain>
 KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
                         const Task& task, int warp) {
-  if (warp > Chain::consumers / 32) {
+  if (warp == Chain::consumers / 32 + 2) {
+    if constexpr (Chain::copies_checkpoints) bring_checkpoints<Chain>(ring, args, task);
+  } else if (warp == Chain::consumers / 32 + 1) {
     feed_values<Chain>(ring, args.in, task);
   } else if constexpr (Chain::beside) {
     feed_ready_factors<Chain>(ring, args, task);

@@ -6,6 +6,7 @@
 #include "base/varlen.cuh"
 #include "ptx/dependent.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
+#include "sm90/chunk_wgmma/checkpoint.cuh"
 #include "sm90/chunk_wgmma/consumer.cuh"
 #include "sm90/chunk_wgmma/producer.cuh"
 
@@ -31,6 +32,8 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
   task.value0 = static_cast<int>(blockIdx.x % Chain::shards) * Chain::columns;
   task.head = static_cast<int>(blockIdx.x / Chain::shards % in.value_heads);
   task.n = static_cast<int>(blockIdx.x / Chain::shards / in.value_heads);
+  // Engines pack decodes before prefills: the last sequences are the long ones, and start first.
+  if constexpr (shape.varlen) task.n = in.sequences - 1 - task.n;
   if (in.tokens == 0) ptx::wait_for_previous();
   task.sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, task.n);
   task.first = 0;
@@ -51,7 +54,10 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
   }
 
   const Chain::Ring ring(memory);
-  if (threadIdx.x == 0) ring.init();
+  if (threadIdx.x == 0) {
+    ring.init();
+    if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointRows<Chain>(ring).init();
+  }
   __syncthreads();
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
@@ -59,17 +65,19 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
     chunk_wgmma::produce<Chain>(ring, args, task, warp);
     return;
   }
-  const int value0 = task.value0 + warp * 16;
+  const auto value0 = [&] { return task.value0 + static_cast<int>(threadIdx.x) / 32 * 16; };
   Chain::State state;
   if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
   if (slots.has_start()) {
-    state.load(slots.start(args.out, in, task.head), value0);
+    state.load(slots.start(args.out, in, task.head), value0());
   } else {
     state.clear();
   }
   chunk_wgmma::consume<Chain>(ring, args, task, state);
   if constexpr (shape.final_state) {
-    state.store(Slots<shape>::at(args.out, in, slots.own, task.head), value0);
+    // With checkpoints no register is left to hold the slot across the chain.
+    const i64 own = shape.checkpoints ? Slots<shape>(args.out, task.n).own : slots.own;
+    state.store(Slots<shape>::at(args.out, in, own, task.head), value0());
   }
 }
 
