@@ -20,6 +20,7 @@ struct Case {
   const char* problem;
   const char* target;
   const char* strategy;
+  const char* tuning = "";
 };
 
 constexpr Case kCases[] = {
@@ -30,6 +31,7 @@ constexpr Case kCases[] = {
      "sm_89", "recurrent"},
     {"chunk_h64", "T=8192 H=64 h0=1 ht=1", "h200", "chunk"},
     {"chunk_wgmma_h64", "T=8192 H=64 h0=1 ht=1", "h200", "chunk_wgmma"},
+    {"chunk_wgmma_h16_beside", "T=8192 H=16 h0=1 ht=1", "h200", "chunk_wgmma", "stages_at_once=2"},
     {"segments_h8", "T=8192 H=8 h0=1 ht=1", "h200", "segments"},
     {"chunk_gva_varlen_sm89", "T=8192 N=6 H=16 HV=64 varlen=1 gate=softplus", "sm_89", "chunk"},
     {"chunk_f32_wy",
@@ -61,7 +63,8 @@ std::string text_of(const Case& each) {
   REQUIRE(problem);
   const auto device = device::parse(each.target);
   REQUIRE(device);
-  const auto choice = plan::choose(*problem, *device, {.strategy = each.strategy});
+  const auto choice =
+      plan::choose(*problem, *device, {.strategy = each.strategy, .tuning = each.tuning});
   INFO(choice.status().message());
   REQUIRE(choice);
   return std::string(each.target) + ": " + problem::to_text(*problem) + "\n" +
