@@ -148,7 +148,8 @@ compose::Stage prepare_beside_stage(const Problem& problem, const device::Device
   stage.entry = "kda_chunk_prepare_beside";
   stage.prelude = compose::prelude(shape, {{"groups", groups}});
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
-  stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape) * groups);
+  stage.shared_bytes =
+      static_cast<std::size_t>(abi::factors::group_bytes(shape)) * static_cast<std::size_t>(groups);
   stage.bind = [problem, slices, groups, reserved, all = device.multiprocessors](const Run& run,
                                                                                  Launch& launch) {
     abi::chunk::PrepareArgs args;

@@ -8,6 +8,7 @@
 #include "abi/chunk_wgmma.h"
 #include "compose/prelude.hpp"
 #include "compose/workspace.hpp"
+#include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
 #include "strategy/pool_states.hpp"
@@ -61,8 +62,10 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
   if (!prepares_by_group(problem, device, tuning.chunk)) {
     return {
         Code::unsupported,
-        "strategy chunk_wgmma: stages_at_once=2 needs bf16, unit keys, beta up to 1, key_dim 64 or "
-        "128 and chunk=32; stages_at_once=1 does"};
+        fmt::format("strategy chunk_wgmma: stages_at_once=2 with chunk={}; it needs sm_90, bf16, "
+                    "l2norm, beta up to 1, key_dim 64 or 128, lower_bound >= -100, no w and u, and "
+                    "chunk=32; stages_at_once=1 does (the problem is {})",
+                    tuning.chunk, problem::to_text(problem))};
   }
   if (!fits_beside(problem, device, tuning)) {
     return {

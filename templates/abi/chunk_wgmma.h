@@ -54,31 +54,26 @@ constexpr Slot slot(const Shape& shape, const Tuning& tuning, bool outputs = tru
   return at;
 }
 
-// A row [K] of a state in the pool, and from one to the next in shared memory, where the lanes that
-// write them meet every bank.
-constexpr int state_row_bytes(const Shape& shape) {
-  return shape.key_dim * bytes_of(shape.state_type);
-}
-constexpr int state_row_pitch(const Shape& shape) {
-  return state_row_bytes(shape) + 8 * bytes_of(shape.state_type);
+// Whether checkpoints leave through shared memory: V columns of a head that lie in a row.
+constexpr bool copies_checkpoints(const Shape& shape) {
+  return shape.checkpoints && shape.state_value_first && shape.key_dim % 64 == 0;
 }
 
-// Whether checkpoints leave by copies of whole rows.
-constexpr bool copies_state_rows(const Shape& shape) {
-  return shape.checkpoints && shape.state_value_first && shape.key_dim % 8 == 0;
+// The block's V columns of a state.
+constexpr int checkpoint_bytes(const Shape& shape, const Tuning& tuning) {
+  return 64 * tuning.warpgroups * shape.key_dim * bytes_of(shape.state_type);
 }
 
 // Threads a block: the warpgroups, a warp that feeds factors, one that feeds v and perhaps one that
 // copies checkpoints.
 constexpr int chain_threads(const Shape& shape, const Tuning& tuning) {
-  return 128 * tuning.warpgroups + (copies_state_rows(shape) ? 96 : 64);
+  return 128 * tuning.warpgroups + (copies_checkpoints(shape) ? 96 : 64);
 }
 
-// Dynamic shared memory of a chain: the ring and a pair of barriers a slot, then a pair and the
-// rows of a checkpoint.
+// Dynamic shared memory of a chain: the ring and a pair of barriers a slot, then a pair and
+// a checkpoint.
 constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool outputs = true) {
-  const int kept =
-      copies_state_rows(shape) ? 16 + 64 * tuning.warpgroups * state_row_pitch(shape) : 0;
+  const int kept = copies_checkpoints(shape) ? 16 + checkpoint_bytes(shape, tuning) : 0;
   return tuning.load_stages * (slot(shape, tuning, outputs).bytes + 16) + kept;
 }
 

@@ -46,10 +46,12 @@ constexpr int group_bytes(const Shape& shape) {
   return (buffer_bytes(shape) + scratch_bytes + 1023) / 1024 * 1024;
 }
 
-// Groups a block can have, given a block's shared memory and a multiprocessor's registers.
+// Groups a block can have, given a block's shared memory and a multiprocessor's registers: of four,
+// each thread has 128, too few for 64 channels of f32 gates.
 constexpr int most_groups(const Shape& shape, int block_bytes) {
   const int fit = block_bytes / group_bytes(shape);
-  return fit < 4 ? fit : 4;
+  const int most = shape.key_dim == 64 && shape.gate_type == DType::f32 ? 3 : 4;
+  return fit < most ? fit : most;
 }
 
 }  // namespace kda::abi::factors

@@ -22,8 +22,6 @@ KDA_DEVICE void fence_async_proxy_global() {
 }
 
 // Brings the line into the L2.
-KDA_DEVICE void prefetch(const void* line) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
-}
+KDA_DEVICE void prefetch(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
 
 }  // namespace kda::ptx

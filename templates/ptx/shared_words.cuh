@@ -5,6 +5,13 @@
 
 namespace kda::ptx {
 
+// threadIdx.x, read where it stands: what follows from it is not computed ahead of loops.
+KDA_DEVICE u32 thread_now() {
+  u32 r;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(r));
+  return r;
+}
+
 KDA_DEVICE u32 ld_shared_u32(u32 address) {
   u32 r;
   asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(r) : "r"(address) : "memory");
@@ -21,8 +28,8 @@ KDA_DEVICE u16 ld_shared_u16(u32 address) {
   return r;
 }
 
-KDA_DEVICE void st_shared_f32x2(u32 address, float2 x) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x.x), "f"(x.y) : "memory");
+KDA_DEVICE void st_shared_u32x2(u32 address, u32 x, u32 y) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
 }
 
 KDA_DEVICE float4 ld_shared_f32x4(u32 address) {

@@ -38,7 +38,8 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
   __syncthreads();
 
   factors.make_rows(shared, address, gates, tile.rows);
-  factors.make_writers(address, [] {}, [] {});
+  factors.make_writers(
+      address, [] {}, [] {});
 
   if (thread == 0) {
     const Leaving leaving{args.factors, address, slot * in.value_heads + tile.head};

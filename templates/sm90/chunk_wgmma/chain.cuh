@@ -51,7 +51,7 @@ struct Chain {
   static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune, outputs);
   static constexpr float writer_scale = abi::chunk::writer_scale(shape);
   static constexpr bool writes_outputs = outputs;
-  static constexpr bool copies_checkpoints = abi::chunk_wgmma::copies_state_rows(shape);
+  static constexpr bool copies_checkpoints = abi::chunk_wgmma::copies_checkpoints(shape);
   static constexpr bool beside = tune.stages_at_once > 1;
   static constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 

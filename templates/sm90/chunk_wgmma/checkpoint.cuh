@@ -41,45 +41,90 @@ KDA_DEVICE int checkpoint_at(const abi::StatePool& pool, const Task& task, int l
   return whole && number * pool.checkpoint_tokens == tokens ? number : 0;
 }
 
-// The block's V columns of the state in shared memory, a row each, and whose turn it is.
+// The block's V columns of the state in shared memory, as they will lie in the pool, and whose turn
+// it is.
 template <class Chain>
-struct CheckpointRows {
+struct CheckpointBuffer {
   static constexpr abi::Shape shape = Chain::shape;
-  static constexpr int row = abi::chunk_wgmma::state_row_bytes(shape);
-  static constexpr int pitch = abi::chunk_wgmma::state_row_pitch(shape);
-  static constexpr int size = abi::bytes_of(shape.state_type);
+  static constexpr abi::DType type = shape.state_type;
+  static constexpr int size = abi::bytes_of(type);
+  static constexpr int row = shape.key_dim * size;
+  static constexpr int tiles = shape.key_dim / 8;
+  // Rows that a store of the warp's takes to one bank at once: tiles are written in another order
+  // on each, which keeps them apart.
+  static constexpr int rows_at_once = size == 4 ? 4 : 8;
 
   u32 full, empty;  // barriers
-  u32 rows;
+  u32 data;
 
-  KDA_DEVICE explicit CheckpointRows(const typename Chain::Ring& ring)
-      : full(ring.barriers + 2 * Chain::stages * 8), empty(full + 8), rows(full + 16) {}
+  KDA_DEVICE explicit CheckpointBuffer(const typename Chain::Ring& ring)
+      : full(ring.barriers + 2 * Chain::stages * 8), empty(full + 8), data(full + 16) {}
 
   // By one thread, before the block meets.
   KDA_DEVICE void init() const {
     ptx::mbarrier_init(full, Chain::consumers);
-    ptx::mbarrier_init(empty, 32);
+    ptx::mbarrier_init(empty, 1);
     ptx::fence_barrier_init();
   }
 
   // By the consumers.
   KDA_DEVICE void leave(const typename Chain::State& state, int number) const {
-    const tile::Lane lane;
     ptx::mbarrier_wait(empty, static_cast<u32>(number % 2));
+    const u32 thread = ptx::thread_now();  // nothing of this in registers across the chain
+    const u32 turn = thread % 32 / 4 % rows_at_once;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const u32 at = rows + (threadIdx.x / 32 * 16 + half * 8 + lane.g) * pitch + 2 * lane.t * size;
+      const u32 line =
+          data + (thread / 32 * 16 + half * 8 + thread % 32 / 4) * row + thread % 4 * (2 * size);
 #pragma unroll
-      for (int k = 0; k < shape.key_dim / 8; ++k) {
-        const float* x = &state.s[0][k][half * 2];
-        if constexpr (shape.state_type == abi::DType::f32) {
-          ptx::st_shared_f32x2(at + k * 8 * size, make_float2(x[0], x[1]));
-        } else {
-          ptx::st_shared_u32(at + k * 8 * size, element<shape.state_type>::pack(x[0], x[1]));
+      for (int first = 0; first < tiles; first += rows_at_once) {
+        Pair pairs[rows_at_once];
+#pragma unroll
+        for (int k = 0; k < rows_at_once; ++k) {
+          pairs[k] = pair_of(&state.s[0][first + k][half * 2]);
+        }
+        // pairs[k] becomes that of tile k ^ turn.
+#pragma unroll
+        for (int bit = 1; bit < rows_at_once; bit *= 2) {
+#pragma unroll
+          for (int k = 0; k < rows_at_once; ++k) {
+            if ((k & bit) == 0) swap_if((turn & bit) != 0, pairs[k], pairs[k | bit]);
+          }
+        }
+#pragma unroll
+        for (int k = 0; k < rows_at_once; ++k) {
+          put(line + first * 8 * size + (k ^ turn) * (8 * size), pairs[k]);
         }
       }
     }
     ptx::mbarrier_arrive(full);
+  }
+
+ private:
+  struct Pair {
+    u32 words[size / 2];
+  };
+  static KDA_DEVICE Pair pair_of(const float* x) {
+    if constexpr (type == abi::DType::f32) {
+      return {{__float_as_uint(x[0]), __float_as_uint(x[1])}};
+    } else {
+      return {{element<type>::pack(x[0], x[1])}};
+    }
+  }
+  static KDA_DEVICE void swap_if(bool yes, Pair& a, Pair& b) {
+#pragma unroll
+    for (int w = 0; w < size / 2; ++w) {
+      const u32 x = a.words[w];
+      a.words[w] = yes ? b.words[w] : x;
+      b.words[w] = yes ? x : b.words[w];
+    }
+  }
+  static KDA_DEVICE void put(u32 address, const Pair& pair) {
+    if constexpr (type == abi::DType::f32) {
+      ptx::st_shared_u32x2(address, pair.words[0], pair.words[1]);
+    } else {
+      ptx::st_shared_u32(address, pair.words[0]);
+    }
   }
 };
 
@@ -87,11 +132,11 @@ struct CheckpointRows {
 template <class Chain>
 KDA_DEVICE void bring_checkpoints(const typename Chain::Ring& ring,
                                   const abi::chunk::RecurrenceArgs& args, const Task& task) {
-  using Rows = CheckpointRows<Chain>;
+  using Buffer = CheckpointBuffer<Chain>;
   constexpr abi::Shape shape = Chain::shape;
-  const Rows from(ring);
+  const Buffer from(ring);
   CheckpointSlots<Chain> slots(args, task);
-  const int exist = smaller(Chain::values - task.value0, Chain::columns);
+  const int elements = smaller(Chain::values - task.value0, Chain::columns) * shape.key_dim;
   const int lane = threadIdx.x % 32;
 #pragma unroll 1
   for (int left = task.chunks - 1; left >= 0; --left) {
@@ -102,24 +147,24 @@ KDA_DEVICE void bring_checkpoints(const typename Chain::Ring& ring,
     auto* to = slots.at(slot) + static_cast<i64>(task.value0) * shape.key_dim;
     if (slot == no_slot) {
     } else if (reinterpret_cast<u64>(to) % 16 == 0) {
-      ptx::fence_async_proxy();
-      for (int r = lane; r < exist; r += 32) {
-        ptx::bulk_store(to + r * shape.key_dim, from.rows + r * Rows::pitch, Rows::row);
+      if (lane == 0) {
+        ptx::fence_async_proxy();
+        ptx::bulk_store(to, from.data, elements * Buffer::size);
+        ptx::bulk_store_commit();
+        ptx::bulk_store_wait_read();
       }
-      ptx::bulk_store_commit();
-      ptx::bulk_store_wait_read();
     } else {  // no copy writes there
 #pragma unroll 1
-      for (int i = lane; i < exist * shape.key_dim; i += 32) {
-        const u32 at = from.rows + i / shape.key_dim * Rows::pitch + i % shape.key_dim * Rows::size;
-        if constexpr (Rows::size == 4) {
-          to[i] = ptx::ld_shared_f32(at);
+      for (int i = lane; i < elements; i += 32) {
+        if constexpr (Buffer::size == 4) {
+          to[i] = ptx::ld_shared_f32(from.data + i * 4);
         } else {
-          to[i] = ptx::ld_shared_u16(at);
+          to[i] = ptx::ld_shared_u16(from.data + i * 2);
         }
       }
     }
-    ptx::mbarrier_arrive(from.empty);
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(from.empty);
   }
   ptx::bulk_store_wait();
 }

@@ -160,7 +160,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     outputs.take(o, args.in.scale * r_scale.down / writer_scale);
     if constexpr (Chain::copies_checkpoints) {
       const int number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
-      if (number != 0) CheckpointRows<Chain>(ring).leave(state, number);
+      if (number != 0) CheckpointBuffer<Chain>(ring).leave(state, number);
     } else if constexpr (Chain::shape.checkpoints) {
       const i64 kept = checkpoints.next(left - 1);
       if (kept != no_slot) {

@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
   const Chain::Ring ring(memory);
   if (threadIdx.x == 0) {
     ring.init();
-    if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointRows<Chain>(ring).init();
+    if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointBuffer<Chain>(ring).init();
   }
   __syncthreads();
   // The same for a whole warp, and known to be: products may not sit in divergent code.

@@ -5,8 +5,8 @@
 
 namespace kda {
 
-// All heads of a chunk, then the next sequence's chunk of the same number, so that no chain waits for
-// another's end.
+// All heads of a chunk, then the next sequence's chunk of the same number, so that no chain waits
+// for another's end.
 class Walk {
  public:
   // From tile `first` on.  A whole warp asks.
