@@ -145,7 +145,12 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     }
     ptx::wgmma_commit();
 
-    // Under these, where the ring holds it already: the next chunk's arrival.
+    // Under these: a division, and where the ring holds it already the next chunk's arrival.
+    int number = 0;
+    if constexpr (Chain::copies_checkpoints) {
+      number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
+      asm volatile("" : "+r"(number));
+    }
     const bool more = left > 1;
     constexpr bool early = Chain::stages > 1;
     const typename Chain::Cursor done = here;
@@ -159,7 +164,6 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     if (left < task.chunks) outputs.next();  // not with the stores, which still read the address
     outputs.take(o, args.in.scale * r_scale.down / writer_scale);
     if constexpr (Chain::copies_checkpoints) {
-      const int number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
       if (number != 0) CheckpointBuffer<Chain>(ring).leave(state, number);
     } else if constexpr (Chain::shape.checkpoints) {
       const i64 kept = checkpoints.next(left - 1);
