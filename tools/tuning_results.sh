@@ -6,7 +6,8 @@
 #   build        kda-tune alone, on all cores
 #   tune         every case of peers.md: the records to ship, tuned.{json,md,html}
 #   again        the same independently: tuned_again.json
-#   exhaustive   five cases by exhaustive search: exhaustive.{json,html}
+#   exhaustive   five cases by exhaustive search: exhaustive.{json,html}; of what strategies
+#                chunk_wgmma and segments have at chunk=32, the rest of the space being hours
 #   report       repeats.md and to_exhaustive.md: whether they agree within 3%
 #
 #   tools/tuning_results.sh build tune again exhaustive report         on all GPUs, one by one
@@ -67,7 +68,10 @@ for phase in "$@"; do
         cp "$work/records" "$out/src/tune/shipped/$device.jsonl"
       ;;
     again) search tuned_again "${AGAIN_SECONDS:-150}" "${cases[@]}" --seed 2 ;;
-    exhaustive) search exhaustive "${EXHAUSTIVE_SECONDS:-120}" "${small[@]}" --method exhaustive ;;
+    exhaustive)
+      search exhaustive "${EXHAUSTIVE_SECONDS:-120}" "${small[@]}" --method exhaustive \
+        --strategy chunk_wgmma --strategy segments --tuning "chunk=32 prepare_threads=256"
+      ;;
     report)
       "$tool" compare "$results/tuned.json" "$results/tuned_again.json" --threshold 3 \
         -o md --output "$results/repeats.md" || failed=1
@@ -76,7 +80,7 @@ for phase in "$@"; do
       tail -n 3 "$results/repeats.md" "$results/to_exhaustive.md"
       ;;
     *)
-      sed -n '2,12p' "$0"
+      sed -n '2,13p' "$0"
       exit 2
       ;;
   esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What of the Python package needs a GPU, on the machine that has one; no network, no build.
-#   tools/python/device_check.sh tests [pytest's arguments]   under 100 s
+#   tools/python/device_check.sh tests [pytest's arguments]   under 100 s, or SECONDS_FOR_TESTS + 35
 #   tools/python/device_check.sh calltime                     under 100 s
 #   tools/python/device_check.sh                              both
 #   KDA_LIBRARY  the libkda.so to test; unset: of ${BUILD:-build}, build-device, build-peers
@@ -43,9 +43,10 @@ run_tests() {
   if python3 -c 'import xdist' 2>/dev/null; then
     parallel=(-p xdist.plugin -n "${WORKERS:-$(($(nproc) > 15 ? 15 : $(nproc)))}" --dist worksteal)
   fi
-  export KDA_DEADLINE=$(($(date +%s) + ${SECONDS_FOR_TESTS:-65})) KDA_JIT_THREADS=2
+  local seconds=${SECONDS_FOR_TESTS:-65}
+  export KDA_DEADLINE=$(($(date +%s) + seconds)) KDA_JIT_THREADS=2
   # Plugins are named: a machine with JAX has some that import it.
-  PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 timeout -s INT -k 5 92 python3 -m pytest -q -rfE \
+  PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 timeout -s INT -k 5 $((seconds + 27)) python3 -m pytest -q -rfE \
     -p no:cacheprovider --tb=short "${parallel[@]}" --durations=6 "${@:-tests/python}"
 }
 
