@@ -120,6 +120,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
   Tuning at_once = tuning;
   at_once.stages_at_once = 2;
+  at_once.load_stages = 6;  // found by kda-tune: the block has its multiprocessor to itself
   if (blocks_of(problem, tuning) > device.multiprocessors && problem.value_dim > 64 && fits) {
     tuning.warpgroups = 2;
   }

@@ -76,9 +76,9 @@ double estimate_of(const Problem& problem, const device::Device& device, const T
   if (counts.segments > 1) {
     const double blocks = std::ceil((counts.value_tiles + counts.key_tiles) / 2.0);
     microseconds += 6.0 + waves(counts.heads * (counts.segments - 1) * blocks, processors) *
-                              (0.3 + 0.016 * tuning.chunk) * (walked + 1);
+                              (0.2 + 0.0125 * tuning.chunk) * (walked + 1);
     microseconds += 5.0 + waves(counts.heads * counts.value_tiles, processors) *
-                              (1.0 + 0.5 * counts.key_tiles) * (counts.segments - 2);
+                              (1.2 + 0.6 * counts.key_tiles) * (counts.segments - 2);
   }
   return microseconds;
 }
