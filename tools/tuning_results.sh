@@ -4,9 +4,10 @@
 # part, so phases may run side by side, each with some of them:
 #
 #   build        kda-tune alone, on all cores
-#   tune         every case of peers.md: the records to ship, tuned.{json,md,html}
+#   tune         every case of peers.md: the records to ship, tuned.{json,md,html}, of which the
+#                page plots every search
 #   again        the same independently: tuned_again.json
-#   exhaustive   five cases by exhaustive search: exhaustive.{json,html}; of what strategies
+#   exhaustive   five cases by exhaustive search: exhaustive.{json,md}; of what strategies
 #                chunk_wgmma and segments have at chunk=32, the rest of the space being hours
 #   report       repeats.md and to_exhaustive.md: whether they agree within 3%
 #
@@ -47,7 +48,6 @@ search() {
     >"$work/$name.log" 2>&1 || code=$?
   tail -n 6 "$work/$name.log" | cut -c -300
   "$tool" wisdom ls --own --wisdom-dir "$work/$name" -o md --output "$results/$name.md"
-  "$tool" plot "$work/$name"/v1/journal/*.jsonl --out "$results/$name.html"
   echo "== $name: exit $code after $SECONDS s, $(grep -c '^|' "$results/$name.md") lines in $name.md"
   [ "$code" = 0 ] || failed=1
 }
@@ -63,6 +63,7 @@ for phase in "$@"; do
       ;;
     tune)
       search tuned "${TUNE_SECONDS:-150}" "${cases[@]}"
+      "$tool" plot "$work"/tuned/v1/journal/*.jsonl --out "$results/tuned.html"
       "$tool" wisdom export --own --wisdom-dir "$work/tuned" \
         --output "$work/records" && [ -s "$work/records" ] &&
         cp "$work/records" "$out/src/tune/shipped/$device.jsonl"
@@ -80,7 +81,7 @@ for phase in "$@"; do
       tail -n 3 "$results/repeats.md" "$results/to_exhaustive.md"
       ;;
     *)
-      sed -n '2,13p' "$0"
+      sed -n '2,14p' "$0"
       exit 2
       ;;
   esac

@@ -54,11 +54,12 @@ std::int64_t blocks_of(const Problem& problem, const Tuning& tuning) {
 
 // A quarter of the device must be left to prepare.
 bool fits_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  return blocks_of(problem, tuning) <= device.multiprocessors * 3 / 4;
+  return prepares_by_group(problem, device, tuning.chunk) &&
+         blocks_of(problem, tuning) <= device.multiprocessors * 3 / 4;
 }
 
 Status check_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  if (tuning.stages_at_once == 1) return {};
+  if (tuning.stages_at_once == 1 || fits_beside(problem, device, tuning)) return {};
   if (!prepares_by_group(problem, device, tuning.chunk)) {
     return {
         Code::unsupported,
@@ -67,15 +68,11 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
                     "chunk=32; stages_at_once=1 does (the problem is {})",
                     tuning.chunk, problem::to_text(problem))};
   }
-  if (!fits_beside(problem, device, tuning)) {
-    return {
-        Code::unsupported,
-        fmt::format(
-            "strategy chunk_wgmma: stages_at_once=2 would give {} of {} multiprocessors to the "
-            "recurrence, at most {} leave enough to prepare; stages_at_once=1 does",
-            blocks_of(problem, tuning), device.multiprocessors, device.multiprocessors * 3 / 4)};
-  }
-  return {};
+  return {Code::unsupported,
+          fmt::format(
+              "strategy chunk_wgmma: stages_at_once=2 would give {} of {} multiprocessors to the "
+              "recurrence, at most {} leave enough to prepare; stages_at_once=1 does",
+              blocks_of(problem, tuning), device.multiprocessors, device.multiprocessors * 3 / 4)};
 }
 
 double length_of(const Problem& problem) {
@@ -124,7 +121,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   if (blocks_of(problem, tuning) > device.multiprocessors && problem.value_dim > 64 && fits) {
     tuning.warpgroups = 2;
   }
-  if (check_beside(problem, device, at_once) &&
+  if (fits_beside(problem, device, at_once) &&
       microseconds(problem, device, at_once) < microseconds(problem, device, tuning)) {
     tuning = at_once;
   }

@@ -122,10 +122,13 @@ std::string words_of(const Question& question, const Record& record, const Fit& 
                      const Answer& answer) {
   std::string text = name_of(fit.match);
   if (fit.match == Match::other_build) {
-    const bool templates =
-        !question.environment || record.environment.templates != question.environment->templates;
-    text +=
-        templates ? " (measured with other kernel templates)" : " (measured with another NVRTC)";
+    const Environment& then = record.environment;
+    const std::optional<Environment>& now = question.environment;
+    const char* other = !now || then.templates != now->templates ? "other kernel templates"
+                        : then.compiler != now->compiler         ? "another NVRTC"
+                        : then.l2_bytes != now->l2_bytes         ? "another size of L2"
+                                                                 : "another way of timing";
+    text += fmt::format(" (measured with {})", other);
   }
   if (fit.match == Match::nearest || fit.match == Match::other_device) {
     const Problem& p = record.problem;

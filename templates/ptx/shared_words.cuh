@@ -1,4 +1,5 @@
-// Words of shared memory that one thread leaves for others, and 16 bytes at once.
+// Words of shared memory that one thread leaves for others, what computes their addresses where it
+// stands, and 16 bytes at once.
 #pragma once
 
 #include "base/types.cuh"

@@ -11,6 +11,7 @@
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "support/catch.hpp"
+#include "support/words.hpp"
 
 using namespace kda;
 using abi::recurrent::Geometry;
@@ -18,16 +19,6 @@ using abi::recurrent::Tuning;
 using strategy::recurrent;
 
 namespace {
-
-Problem problem_of(const std::string& words) {
-  const auto parsed = problem::parse(words);
-  INFO(parsed.status().message());
-  REQUIRE(parsed);
-  const auto problem = problem::complete(*parsed);
-  INFO(problem.status().message());
-  REQUIRE(problem);
-  return *problem;
-}
 
 device::Device device_of(const char* name) {
   const auto device = device::parse(name);
@@ -69,7 +60,7 @@ TEST_CASE("recurrent serves every size by its own defaults", "[strategy]") {
     const device::Device device = device_of(target);
     for (const std::string& words : sizes()) {
       INFO(target << ": " << words);
-      const Problem problem = problem_of(words);
+      const Problem problem = test::problem_in_words(words);
       CHECK(recurrent.applicable(problem, device));
       const auto tuning = recurrent.defaults(problem, device);
       CHECK(tunable::parse(tunable::to_text(tuning), recurrent.space(), tuning));
@@ -86,7 +77,7 @@ TEST_CASE("recurrent serves every size by its own defaults", "[strategy]") {
 TEST_CASE("recurrent's lanes and blocks cover every channel and column once", "[strategy]") {
   const device::Device device = device_of("h200");
   for (const std::string& words : sizes()) {
-    const Problem problem = problem_of(words);
+    const Problem problem = test::problem_in_words(words);
     for (const tunable::Values& values : tunable::enumerate(recurrent.space())) {
       if (!recurrent.compose(problem, device, values)) continue;
       const Tuning tuning = tuning_of(values);
@@ -107,7 +98,7 @@ TEST_CASE("recurrent's lanes and blocks cover every channel and column once", "[
 
 TEST_CASE("recurrent launches a block a sequence, value head and slice, past 65535", "[strategy]") {
   const device::Device device = device_of("h200");
-  const Problem problem = problem_of("T=4096 N=4096 H=8 HV=32 K=128 V=128 h0=1 ht=1");
+  const Problem problem = test::problem_in_words("T=4096 N=4096 H=8 HV=32 K=128 V=128 h0=1 ht=1");
   const auto recipe = recurrent.compose(problem, device, recurrent.defaults(problem, device));
   REQUIRE(recipe);
   const int slices = geometry_of(problem, recipe->tuning).slices;
@@ -124,7 +115,8 @@ TEST_CASE("recurrent launches a block a sequence, value head and slice, past 655
 }
 
 TEST_CASE("recurrent hands the kernel the run's tensors", "[strategy]") {
-  const Problem problem = problem_of("T=64 N=2 H=2 HV=4 K=64 V=128 h0=1 ht=1 lower_bound=-3");
+  const Problem problem =
+      test::problem_in_words("T=64 N=2 H=2 HV=4 K=64 V=128 h0=1 ht=1 lower_bound=-3");
   const device::Device device = device_of("sm_89");
   const auto recipe = recurrent.compose(problem, device, recurrent.defaults(problem, device));
   REQUIRE(recipe);
@@ -155,7 +147,7 @@ TEST_CASE("recurrent hands the kernel the run's tensors", "[strategy]") {
 TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V", "[strategy]") {
   const device::Device device = device_of("h200");
   const auto threads = [&](const char* words) {
-    return tuning_of(recurrent.defaults(problem_of(words), device)).threads;
+    return tuning_of(recurrent.defaults(test::problem_in_words(words), device)).threads;
   };
   CHECK(threads("T=64 N=64 H=32 h0=1 ht=1") == 128);  // decode: thousands of blocks
   CHECK(threads("T=4096 H=4") == 64);                 // few heads: more, smaller blocks
@@ -165,7 +157,7 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
 TEST_CASE("recurrent refuses tunings that cannot serve, saying why", "[strategy]") {
   const device::Device device = device_of("h200");
   const auto refusal = [&](const char* words, const char* tuning) {
-    const Problem problem = problem_of(words);
+    const Problem problem = test::problem_in_words(words);
     const auto values =
         tunable::parse(tuning, recurrent.space(), recurrent.defaults(problem, device));
     REQUIRE(values);
@@ -179,13 +171,13 @@ TEST_CASE("recurrent refuses tunings that cannot serve, saying why", "[strategy]
              test::contains("multiple of 8"));
   CHECK_THAT(refusal("T=1 H=1 K=256", "lanes=4 columns=4"), test::contains("256 elements"));
   // Without a state its layout means nothing.
-  const Problem stateless = problem_of("T=1 H=1 K=128 layout=key_first");
+  const Problem stateless = test::problem_in_words("T=1 H=1 K=128 layout=key_first");
   CHECK(recurrent.compose(stateless, device, recurrent.defaults(stateless, device)));
 }
 
 TEST_CASE("recurrent refuses more blocks than a grid holds", "[strategy]") {
   const device::Device device = device_of("h200");
-  const Problem problem = problem_of("T=1 N=20000000 H=64 K=1 V=1000");
+  const Problem problem = test::problem_in_words("T=1 N=20000000 H=64 K=1 V=1000");
   const Status status = recurrent.applicable(problem, device);
   CHECK(status.code() == Code::unsupported);
   CHECK_THAT(status.message(), test::contains("max_sequences = 20000000"));
@@ -196,7 +188,7 @@ TEST_CASE("recurrent expects decode at the state's traffic and time in proportio
           "[strategy]") {
   const device::Device device = device_of("h200");
   const auto microseconds = [&](const char* words) {
-    const Problem problem = problem_of(words);
+    const Problem problem = test::problem_in_words(words);
     return recurrent.estimate(problem, device, recurrent.defaults(problem, device));
   };
   // 128 sequences x 32 heads x 64 KiB, in and out, are 537 MB at 4.8 TB/s.

@@ -12,6 +12,7 @@
 #include "support/device_memory.hpp"
 #include "support/rig.hpp"
 #include "support/trials.hpp"
+#include "support/words.hpp"
 
 using namespace kda;
 using namespace kda::test;
@@ -21,21 +22,6 @@ using reference::InputSpec;
 using strategy::segments;
 
 namespace {
-
-Problem problem_of(const std::string& words) {
-  const auto parsed = problem::parse(words);
-  INFO(parsed.status().message());
-  REQUIRE(parsed);
-  const auto problem = problem::complete(*parsed);
-  INFO(problem.status().message());
-  REQUIRE(problem);
-  return *problem;
-}
-
-const device::Device& h200() {
-  static const device::Device device = *device::parse("h200");
-  return device;
-}
 
 Result<compose::Recipe> compose_with(const Problem& problem, const Tuning& tuning) {
   return segments.compose(problem, h200(), tunable::values_of(tuning, abi::segments::tunables));
@@ -58,7 +44,7 @@ std::vector<unsigned> blocks_of(const Problem& problem, const Tuning& tuning, Fo
 }
 
 std::string chosen(const std::string& words) {
-  const auto choice = plan::choose(problem_of(words), h200(), {});
+  const auto choice = plan::choose(problem_in_words(words), h200(), {});
   REQUIRE(choice);
   return choice->recipe.strategy;
 }
@@ -168,7 +154,7 @@ std::vector<Trial> places() {
 }  // namespace
 
 TEST_CASE("segments launches a block a segment slot, head and unit of columns", "[strategy]") {
-  const Problem dense = problem_of("T=8192 H=8 h0=1 ht=1");
+  const Problem dense = problem_in_words("T=8192 H=8 h0=1 ht=1");
   Tuning tuning{.segment = 16, .state_warpgroups = 2, .warpgroups = 1};
   // 8192 / 512 + 1 slots; V columns and K columns; V in two shards.
   using Blocks = std::vector<unsigned>;
@@ -180,17 +166,17 @@ TEST_CASE("segments launches a block a segment slot, head and unit of columns", 
   // What is not cut needs no states, and no tokens only the copy of the state.
   CHECK(blocks_of(dense, tuning, {.tokens = 512}) == Blocks{0, 0, 2 * 8});
   CHECK(blocks_of(dense, tuning, {.tokens = 0}) == Blocks{0, 0, 8});
-  const Problem batch = problem_of("T=8192 N=16 H=8");
+  const Problem batch = problem_in_words("T=8192 N=16 H=8");
   CHECK(blocks_of(batch, tuning, {.tokens = 8192, .sequences = 16}) == Blocks{0, 0, 32 * 8});
   // Where lengths are the device's, any may be the long one.
-  const Problem pack = problem_of("T=8192 N=16 H=8 varlen=1");
+  const Problem pack = problem_in_words("T=8192 N=16 H=8 varlen=1");
   CHECK(blocks_of(pack, tuning, {.tokens = 8192, .sequences = 16}) ==
         Blocks{32 * 8 * 4, 16 * 8 * 2, 32 * 8});
 }
 
 TEST_CASE("segments' workspace grows by the tokens of a segment alone", "[strategy]") {
   const auto bytes = [](const char* words) {
-    const auto recipe = compose_with(problem_of(words), {.segment = 16});
+    const auto recipe = compose_with(problem_in_words(words), {.segment = 16});
     REQUIRE(recipe);
     return static_cast<double>(recipe->workspace_bytes);
   };
@@ -205,16 +191,18 @@ TEST_CASE("segments refuses what it does not serve, naming it", "[strategy]") {
     CHECK(status.code() == Code::unsupported);
     CHECK(status.message().find(word) != std::string::npos);
   };
-  refused(segments.applicable(problem_of("H=4 qkv=f32"), h200()), "qkv_type is f32");
-  refused(segments.applicable(problem_of("H=4 K=256"), h200()), "key_dim is 256");
-  refused(segments.applicable(problem_of("H=4"), *device::parse("sm_89")), "capability 8.9");
-  refused(compose_with(problem_of("H=4"), {.chunk = 64, .prepare_threads = 512, .warpgroups = 2})
-              .status(),
-          "warpgroups=2");
-  refused(compose_with(problem_of("H=4"), {.chunk = 64, .prepare_threads = 512, .load_stages = 4})
-              .status(),
-          "load_stages=4");
-  refused(compose_with(problem_of("T=1073741824 H=64 V=512"), {.segment = 1}).status(),
+  refused(segments.applicable(problem_in_words("H=4 qkv=f32"), h200()), "qkv_type is f32");
+  refused(segments.applicable(problem_in_words("H=4 K=256"), h200()), "key_dim is 256");
+  refused(segments.applicable(problem_in_words("H=4"), *device::parse("sm_89")), "capability 8.9");
+  refused(
+      compose_with(problem_in_words("H=4"), {.chunk = 64, .prepare_threads = 512, .warpgroups = 2})
+          .status(),
+      "warpgroups=2");
+  refused(
+      compose_with(problem_in_words("H=4"), {.chunk = 64, .prepare_threads = 512, .load_stages = 4})
+          .status(),
+      "load_stages=4");
+  refused(compose_with(problem_in_words("T=1073741824 H=64 V=512"), {.segment = 1}).status(),
           "segment=1 make");
 }
 

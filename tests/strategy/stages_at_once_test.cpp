@@ -18,6 +18,7 @@
 #include "support/rig.hpp"
 #include "support/scratch.hpp"
 #include "support/trials.hpp"
+#include "support/words.hpp"
 
 using namespace kda;
 using namespace kda::test;
@@ -29,21 +30,6 @@ using strategy::chunk_wgmma;
 namespace {
 
 constexpr int kMultiprocessors = 132;  // an H200's
-
-Problem problem_of(const std::string& words) {
-  const auto parsed = problem::parse(words);
-  INFO(parsed.status().message());
-  REQUIRE(parsed);
-  const auto problem = problem::complete(*parsed);
-  INFO(problem.status().message());
-  REQUIRE(problem);
-  return *problem;
-}
-
-const device::Device& h200() {
-  static const device::Device device = *device::parse("h200");
-  return device;
-}
 
 Result<compose::Recipe> compose_with(const Problem& problem, const Tuning& tuning) {
   return chunk_wgmma.compose(problem, h200(),
@@ -185,7 +171,7 @@ bool on_device() {
 }  // namespace
 
 TEST_CASE("prepare beside takes the multiprocessors that the recurrence leaves", "[strategy]") {
-  const Problem problem = problem_of("T=65536 N=4 H=8 varlen=1");  // V in two shards
+  const Problem problem = problem_in_words("T=65536 N=4 H=8 varlen=1");  // V in two shards
   const compose::Recipe recipe = beside(problem);
   const int groups = static_cast<int>(recipe.stages[0].threads) / abi::factors::threads;
   CHECK(groups == 4);
@@ -229,7 +215,7 @@ TEST_CASE("no two blocks share a multiprocessor where stages are at once", "[str
   for (const char* words :
        {"K=128 V=128 g=bf16 ", "K=128 V=64 g=f32 ", "K=64 V=64 g=bf16 ", "K=64 V=64 g=f32 "}) {
     INFO(words);
-    const compose::Recipe recipe = beside(problem_of(words + std::string("H=4")));
+    const compose::Recipe recipe = beside(problem_in_words(words + std::string("H=4")));
     const std::size_t prepare = recipe.stages[0].shared_bytes;
     const std::size_t recurrence = recipe.stages[1].shared_bytes;
     CHECK(recipe.stages[1].overlaps_previous);
@@ -242,7 +228,7 @@ TEST_CASE("no two blocks share a multiprocessor where stages are at once", "[str
 
 TEST_CASE("stages at once want a word of workspace a chunk and value head", "[strategy]") {
   for (const char* words : {"T=8192 H=16", "T=33 H=1", "T=10000 N=3 H=2 HV=6 varlen=1"}) {
-    const Problem problem = problem_of(words);
+    const Problem problem = problem_in_words(words);
     INFO(words);
     const auto after = compose_with(problem, {});
     REQUIRE(after);
@@ -256,7 +242,7 @@ TEST_CASE("stages at once want a word of workspace a chunk and value head", "[st
 TEST_CASE("stages at once are refused where they do not serve, in words", "[strategy]") {
   const auto refused = [](const char* words, Tuning tuning, const char* part) {
     tuning.stages_at_once = 2;
-    const Status status = compose_with(problem_of(words), tuning).status();
+    const Status status = compose_with(problem_in_words(words), tuning).status();
     INFO(words << ": " << status.message());
     CHECK(status.code() == Code::unsupported);
     CHECK_THAT(status.message(), contains("stages_at_once=2"));
@@ -272,13 +258,13 @@ TEST_CASE("stages at once are refused where they do not serve, in words", "[stra
   refused("H=50", {}, "100 of 132 multiprocessors");
   refused("H=25 N=4 V=64", {}, "100 of 132 multiprocessors");
   refused("H=64 N=65536 varlen=1", {}, "8388608 of 132 multiprocessors");
-  CHECK(compose_with(problem_of("H=49"), {.stages_at_once = 2}));
-  CHECK(compose_with(problem_of("H=99"), {.warpgroups = 2, .stages_at_once = 2}));
+  CHECK(compose_with(problem_in_words("H=49"), {.stages_at_once = 2}));
+  CHECK(compose_with(problem_in_words("H=99"), {.warpgroups = 2, .stages_at_once = 2}));
 }
 
 TEST_CASE("stages are at once where that is expected to be faster, and where asked", "[strategy]") {
   const auto prepare = [](const char* words, const Options& options) {
-    const auto choice = plan::choose(problem_of(words), h200(), options);
+    const auto choice = plan::choose(problem_in_words(words), h200(), options);
     REQUIRE(choice);
     return choice->recipe.stages[0].file;
   };
@@ -311,7 +297,7 @@ TEST_CASE("stages at once do not spill", "[strategy][compile]") {
   };
   const Scratch cache;
   std::vector<Problem> problems;
-  for (const char* words : kCases) problems.push_back(problem_of(words));
+  for (const char* words : kCases) problems.push_back(problem_in_words(words));
   for (const Variant& variant : variants()) {
     const auto plans = plan::make_all(problems, {.target = "sm_90a",
                                                  .cache_dir = cache.path(),

@@ -7,24 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "problem/problem.hpp"
 #include "support/catch.hpp"
+#include "support/words.hpp"
 #include "tune/search.hpp"
 
 namespace kda::test {
-
-inline Problem problem_in_words(const char* words) {
-  const auto parsed = problem::parse(words);
-  REQUIRE(parsed);
-  const auto complete = problem::complete(*parsed);
-  REQUIRE(complete);
-  return *complete;
-}
-
-inline const device::Device& h200() {
-  static const device::Device device = *device::parse("h200");
-  return device;
-}
 
 // Answers each candidate with what `time` says, and remembers whom it met.
 class FormulaMeasurer : public tune::Measurer {

@@ -105,6 +105,28 @@ TEST_CASE("the match classes, best first", "[tune]") {
   REQUIRE(hint);
   CHECK(hint->match == tune::Match::other_build);
   CHECK_THAT(hint->words, test::contains("other build (measured with other kernel templates)"));
+  old = record_of(problem_in_words("T=4096 H=16 K=64 V=64 h0=1 ht=1"));
+  old.environment.l2_bytes /= 2;  // was called another NVRTC
+  REQUIRE(f.wisdom.add(old));
+  CHECK_THAT(f.found_anew("T=4096 H=16 K=64 V=64 h0=1 ht=1")->words,
+             test::contains("measured with another size of L2"));
+}
+
+// Named, an H200 had 50 MiB of L2, where the driver of a real one says 60: its own records did not
+// fit.
+TEST_CASE("shipped records are of the device that their name stands for", "[tune]") {
+  const test::Scratch scratch;
+  const tune::Wisdom wisdom(scratch / "none", "", base::env::CacheMode::off);
+  int seen = 0;
+  for (const tune::Wisdom::Listed& each : wisdom.list()) {
+    if (each.source != tune::Source::shipped) continue;
+    const tune::Environment& e = each.record->environment;
+    REQUIRE(e.device == test::h200().name);
+    CHECK(e.multiprocessors == test::h200().multiprocessors);
+    CHECK(e.l2_bytes == test::h200().l2_bytes);
+    ++seen;
+  }
+  CHECK(seen > 0);
 }
 
 TEST_CASE("of near records the nearest answers, and says its size", "[tune]") {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "cli/subject.hpp"
 #include "device/device.hpp"
@@ -51,25 +54,23 @@ Json roof_of(const tune::Environment& environment, const Problem& problem) {
   return roof;
 }
 
+// What the page needs of a time, in as few characters.
+double rounded(double x) { return std::round(x * 1000) / 1000; }
+
+// In the order of `row` in plot_page.cpp; the tuning in that of its strategy's space.
 Json row_of(const tune::Measurement& m) {
-  Json values = Json::object();
-  for (const auto& [name, value] : m.candidate.tuning) values[name] = value;
-  Json row = {{"strategy", m.candidate.strategy},
-              {"tuning", values},
-              {"outcome", tune::name_of(m.outcome)},
-              {"rung", m.rung},
-              {"at", m.at_seconds},
-              {"device", m.device}};
-  if (m.time_us.n > 0) {
-    row["us"] = m.time_us.median;
-    row["iqr"] = m.time_us.iqr;
-    row["workspace"] = m.needs.workspace_bytes;
-    row["registers"] = m.needs.registers;
-    row["shared"] = m.needs.shared_bytes;
-    row["occupancy"] = m.needs.occupancy;
-  }
-  if (!m.why.empty()) row["why"] = m.why.substr(0, 200);
-  return row;
+  Json values = Json::array();
+  for (const auto& [name, value] : m.candidate.tuning) values.push_back(value);
+  return {m.candidate.strategy,
+          values,
+          m.rung,
+          rounded(m.at_seconds),
+          m.device,
+          rounded(m.time_us.median),
+          rounded(m.time_us.iqr),
+          m.needs.workspace_bytes,
+          m.needs.registers,
+          m.needs.shared_bytes};
 }
 
 }  // namespace
@@ -82,7 +83,14 @@ Json plot_data(const tune::JournalContents& journal) {
     for (const tunable::Row& row : each->space()) names.push_back(row.name);
   }
   Json rows = Json::array();
-  for (const tune::Measurement& each : journal.measurements) rows.push_back(row_of(each));
+  std::map<std::string, int> refused;  // by outcome
+  for (const tune::Measurement& each : journal.measurements) {
+    if (each.outcome != tune::Outcome::ok) {
+      ++refused[tune::name_of(each.outcome)];
+    } else if (each.time_us.n > 0) {
+      rows.push_back(row_of(each));
+    }
+  }
   Json data = {{"name", name_of(header.problem, header.lengths)},
                {"device", header.environment.device},
                {"compiler", header.environment.compiler},
@@ -90,7 +98,8 @@ Json plot_data(const tune::JournalContents& journal) {
                {"method", header.method},
                {"strategies", std::move(strategies)},
                {"roof", roof_of(header.environment, header.problem)},
-               {"rows", std::move(rows)}};
+               {"rows", std::move(rows)},
+               {"refused", refused}};
   if (journal.winner) {
     data["winner"] = tune::to_text(journal.winner->winner);
     data["fallback"] = tune::to_text(journal.winner->fallback);

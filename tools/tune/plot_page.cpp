@@ -57,7 +57,6 @@ const esc = s => String(s).replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;',
 function latest(search) {
   const best = new Map();
   for (const row of search.rows) {
-    if (!row.us || row.outcome !== 'ok') continue;
     const at = best.get(words(row));
     if (!at || row.rung >= at.rung) best.set(words(row), row);
   }
@@ -111,7 +110,7 @@ function legend(parent, items) {
 
 function converge(search) {
   const W = 1120, H = 330, L = 58, R = 14, T = 10, B = 40;
-  const rows = search.rows.filter(r => r.us && r.outcome === 'ok');
+  const rows = search.rows;
   if (!rows.length) { $('converge').textContent = 'Nothing was timed.'; return; }
   const draw = svg($('converge'), W, H);
   const end = Math.max(...rows.map(r => r.at), 0.1);
@@ -212,10 +211,8 @@ function roofline(search) {
 }
 
 function finals(search) {
-  const rows = search.rows.filter(r => r.rung === FINALS && r.us).sort((a, b) => a.us - b.us);
-  const counts = {};
-  for (const r of search.rows) if (r.outcome !== 'ok') counts[r.outcome] = (counts[r.outcome] || 0) + 1;
-  const refused = Object.entries(counts).map(([k, v]) => `${v} ${k}`).join(', ');
+  const rows = search.rows.filter(r => r.rung === FINALS).sort((a, b) => a.us - b.us);
+  const refused = Object.entries(search.refused).map(([k, v]) => `${v} ${k}`).join(', ');
   $('finals').innerHTML = '<table><tr><th>candidate<th class="n">us<th class="n">quartiles apart' +
     '<th class="n">registers<th class="n">shared B<th class="n">workspace MB<th></tr>' + rows.map(r =>
     `<tr><td><code>${esc(words(r))}</code><td class="n">${us(r.us)}<td class="n">${us(r.iqr)}<td class="n">${r.registers}` +
@@ -243,6 +240,12 @@ function show() {
   const timed = latest(search), names = Object.keys(search.strategies).filter(s => timed.some(r => r.strategy === s));
   choices($('strategy'), names, search.winner ? search.winner.split(' ')[0] : '');
   tunables(search); converge(search); heat(search); roofline(search); finals(search);
+}
+// A row as plot_data.cpp writes it.
+for (const search of searches) {
+  search.rows = search.rows.map(([strategy, values, rung, at, device, us, iqr, workspace, registers, shared]) => ({
+    strategy, rung, at, device, us, iqr, workspace, registers, shared,
+    tuning: Object.fromEntries(search.strategies[strategy].map((name, i) => [name, values[i]])) }));
 }
 searches.forEach((s, i) => $('which').add(new Option(s.name, i)));
 $('which').onchange = show;

@@ -1,5 +1,5 @@
 // What the kernels that walk a chain of chunks agree on: each warpgroup holds 64 V columns of S^T
-// as wgmma accumulators, and two more warps feed a ring of chunks.
+// as wgmma accumulators, two more warps feed a ring of chunks, and one may copy checkpoints.
 #pragma once
 
 #include "abi/chunk_wgmma.h"

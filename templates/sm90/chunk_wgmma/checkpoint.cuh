@@ -1,6 +1,5 @@
-// Checkpoints of a chain.  Consumers leave the state's rows in shared memory and go on; a warp of
-// its own copies them to their slot of the pool.  (Fencing and copying by the consumers themselves
-// made them wait for their outputs' stores.)
+// Checkpoints of a chain.  Consumers leave the state in shared memory and go on; a warp of its own
+// copies it to its slot of the pool.
 #pragma once
 
 #include "base/slots.cuh"
@@ -10,7 +9,7 @@
 
 namespace kda::chunk_wgmma {
 
-// The slots that a task's chunks end at.
+// The slots of a task's checkpoints, chunk by chunk.
 template <class Chain>
 struct CheckpointSlots {
   const abi::chunk::RecurrenceArgs& args;

@@ -14,7 +14,8 @@ using kda::test::Json;
 
 namespace {
 
-// As a search would leave it: one right, one whose words would end the page's script.
+// As a search would leave it: one right, one that crashed, and words that would end the page's
+// script.
 std::string journal_in(const test::Scratch& scratch) {
   const tune::Record record = test::record_of(test::problem_in_words("T=300 H=2"));
   const tune::JournalHeader header{record.problem, record.lengths, record.environment, "halving", 1,
@@ -27,9 +28,10 @@ std::string journal_in(const test::Scratch& scratch) {
   journal->append(m);
   m.time_us = {};
   m.outcome = tune::Outcome::crash;
-  m.why = "</script><b>";
   journal->append(m);
-  journal->finish(record);
+  tune::Record said = record;
+  said.decision = "</script><b>";
+  journal->finish(said);
   return scratch / "j.jsonl";
 }
 
@@ -52,8 +54,11 @@ TEST_CASE("a journal becomes a page that needs nothing else", "[tools]") {
   const std::size_t begin = page.find("const searches = ") + 17;
   const Json data = Json::parse(page.substr(begin, page.find(";\nconst $") - begin));
   REQUIRE(data.size() == 1);
-  CHECK(data[0]["rows"].size() == 2);
-  CHECK(data[0]["rows"][0]["us"] == 42);
+  REQUIRE(data[0]["rows"].size() == 1);
+  CHECK(data[0]["rows"][0][0] == "recurrent");
+  CHECK(data[0]["rows"][0][1] == Json({64, 16, 2, 2}));
+  CHECK(data[0]["rows"][0][5] == 42);
+  CHECK(data[0]["refused"] == Json({{"crash", 1}}));
   CHECK(test::text(data[0]["winner"]).starts_with("recurrent "));
   CHECK(data[0]["roof"]["flops"].get<double>() == 7.0 * 300 * 2 * 128 * 128);
   CHECK(data[0]["strategies"].contains("chunk"));
