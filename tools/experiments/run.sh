@@ -15,11 +15,12 @@ build() {  # build <program> <source> <options...>
   [[ -x $built/$program ]]
 }
 
-programs=(wgmma cluster pipes vote_16 vote_32 chain_16 chain_32 chain_64)
+programs=(wgmma cluster pipes vote_16 vote_32 groups_1 groups_4 chain_16 chain_32 chain_64)
 pids=()
 for program in "${programs[@]}"; do
   chunk=${program#*_}
-  build "$program" "${program%_*}.cu" -DCHUNK="${chunk/$program/32}" &
+  build "$program" "${program%_*}.cu" -DCHUNK="${chunk/$program/32}" \
+    -DGROUPS="${chunk/$program/1}" &
   pids+=($!)
 done
 failed=0
