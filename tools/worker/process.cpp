@@ -123,8 +123,7 @@ Process::Heard Process::hear(std::string& line, Clock::time_point deadline) {
       pending_.erase(0, end + 1);
       return Heard::line;
     }
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return Heard::too_late;
     pollfd wait{from_, POLLIN, 0};
     const int ready = ::poll(&wait, 1, static_cast<int>(std::min<long long>(left, 60'000)));
