@@ -106,8 +106,22 @@ def test_the_pointers_of_a_forward_lie_side_by_side():
     assert offsets == list(range(offsets[0], offsets[0] + 8 * len(offsets), 8))
     raw = _abi.Forward(tokens=7, cu_seqlens=1, final_state=2)
     raw.o_strides.head = 9
-    head, tail = _abi.around_pointers(raw)
-    assert head + _abi.pack_pointers(1, *[0] * 9, 2) + tail == bytes(raw)
+    form = _abi.form(raw)
+    assert form.pack(form.head, 1, *[0] * 9, 2, form.tail) == bytes(raw)
+
+
+def test_the_pointers_of_a_pool_lie_where_a_form_puts_them():
+    raw = _abi.Forward(tokens=7, q=3, u=11)
+    pool = raw.pool
+    pool.slots, pool.stride = 4, 5
+    pool.indices = _abi.IndexTable(6, 7, 8)
+    pool.initial_indices, pool.num_accepted_tokens = 9, 10
+    pool.checkpoints = _abi.IndexTable(12, 13, 14)
+    form = _abi.form(raw, pooled=True)
+    pointers = (0, 3, *[0] * 9)
+    assert bytes(raw) == form.pack(
+        form.head, *pointers, form.middle, 6, form.table, 9, 10, 12, form.tail
+    )
 
 
 def test_the_library_is_of_the_packages_version():

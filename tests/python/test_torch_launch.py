@@ -1,5 +1,7 @@
 """What a torch call hands to the library, field by field, on CPU tensors that nothing reads."""
 
+import ctypes
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -31,6 +33,7 @@ class Launches(list):
 
     def __call__(self, handle, forward, workspace, workspace_bytes, stream):
         self.append(_abi.Forward.from_buffer_copy(forward))
+        assert handle.value and type(workspace_bytes) is ctypes.c_size_t
         aligned = -(-workspace // 256) * 256  # as CUDA memory always is
         code = self.real(handle, forward, aligned, workspace_bytes, stream)
         # All of the library's checks passed but the last.
@@ -52,6 +55,7 @@ def launches(monkeypatch):
     monkeypatch.setattr(_call, "plan_for", plan_of)
     monkeypatch.setattr(_call, "_current_device", lambda: -1)
     monkeypatch.setattr(_call, "_current_stream", lambda index: 0)
+    monkeypatch.setattr(_call, "_empty", torch._C._dynamo.guards._empty_strided_cpu)
     for module, name in (
         (_ops, "_ready"),
         (fla, "_ready"),

@@ -10,7 +10,7 @@ import functools
 import struct
 from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t
 from ctypes import c_void_p
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 from kda import errors
 from kda._library import open_library
@@ -155,24 +155,36 @@ POINTERS = (
     "o",
     "final_state",
 )
-pack_pointers = struct.Struct(f"={len(POINTERS)}Q").pack
+# With a pool also those of kda_state_pool: indices.data, and these, side by side.
+SLOTS = ("initial_indices", "num_accepted_tokens", "checkpoints")
 
 
-# kda_state_pool, whose pointers change too: slots, stride; indices' data, columns, stride;
-# initial_indices, num_accepted_tokens; checkpoints' data, columns, stride.
-pack_pool = struct.Struct("=2qQi4xq2QQi4xq").pack
-_POOL = Forward.pool.offset - Forward.q_strides.offset
+class Form(NamedTuple):
+    """A kda_forward but for its POINTERS: ``pack(head, *pointers, tail)``.
+
+    With a pool ``pack(head, *pointers, middle, indices, table, *slots, tail)``.
+    """
+
+    pack: Callable[..., bytes]
+    head: bytes
+    middle: bytes
+    table: bytes
+    tail: bytes
 
 
-def around_pool(tail: bytes) -> tuple[bytes, bytes]:
-    """What around_pointers found after the pointers, before its pool and after."""
-    return tail[:_POOL], tail[_POOL + ctypes.sizeof(StatePool) :]
-
-
-def around_pointers(forward: Forward) -> tuple[bytes, bytes]:
-    """The bytes of kda_forward before its pointers and after."""
-    whole = bytes(forward)
-    return whole[: Forward.cu_seqlens.offset], whole[Forward.q_strides.offset :]
+def form(raw: Forward, pooled: bool = False) -> Form:
+    """Of all else that `raw` holds."""
+    whole = bytes(raw)
+    start, stop = Forward.cu_seqlens.offset, Forward.q_strides.offset
+    head, middle, table, tail = whole[:start], b"", b"", whole[stop:]
+    layout = f"{len(head)}s{len(POINTERS)}P"  # P: what of struct takes addresses fastest
+    if pooled:
+        indices = Forward.pool.offset + StatePool.indices.offset
+        slots = Forward.pool.offset + StatePool.initial_indices.offset
+        middle, table = whole[stop:indices], whole[indices + 8 : slots]
+        tail = whole[slots + 8 * len(SLOTS) :]
+        layout += f"{len(middle)}sP{len(table)}s{len(SLOTS)}P"
+    return Form(struct.Struct(f"{layout}{len(tail)}s").pack, head, middle, table, tail)
 
 
 LogSink = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)

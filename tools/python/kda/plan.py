@@ -8,13 +8,11 @@ from typing import Any, Iterable, Optional
 
 from kda import _abi, errors
 from kda._library import load_packaged_nvrtc
-from kda._run import StatePool, forward_of, stream_of, torch_signature, workspace_of
+from kda._run import StatePool, forward_of, is_plain_torch, stream_of, workspace_of
+from kda._same import Known, remember
 from kda.problem import Options, Problem
 
 __all__ = ["Plan", "supports"]
-
-
-_ROOM = 1024  # signatures that a plan remembers
 
 
 def _names_of(raw: ctypes.Structure) -> list[str]:
@@ -125,7 +123,7 @@ class Plan:
         raw = _abi.problem()
         _abi.check(self._lib.kda_plan_problem(handle, raw))
         self._problem = _plain(raw)
-        self._checked: dict[Any, tuple[bytes, bytes]] = {}
+        self._checked: Known[_abi.Form] = {}
         self._workspace_bytes: int = self._lib.kda_plan_workspace_bytes(handle)
 
     def __del__(self) -> None:
@@ -198,20 +196,27 @@ class Plan:
         queue = stream_of(stream, q)
         tensors = (cu_seqlens, q, k, v, g, beta, A_log, dt_bias, initial_state, o, final_state)
         # Torch's tensors are checked once for their shapes, strides and types.
-        plain = pool is None and w is None and u is None
-        signature = torch_signature(tensors) if plain else None
-        around = self._checked.get((signature, sequences)) if signature else None
         keep: Any = tensors
-        if around is not None:
-            pointers = (0 if x is None else x.data_ptr() for x in tensors)
-            forward = around[0] + _abi.pack_pointers(*pointers) + around[1]
+        key = form = None
+        if pool is None and w is None and u is None and is_plain_torch(q):
+            in_place = final_state is initial_state  # a guard takes no tensor twice
+            there = [x for x in (tensors[:-1] if in_place else tensors) if x is not None]
+            key = (
+                sequences, q.shape, len(there), in_place, cu_seqlens is None, A_log is None,
+                dt_bias is None, initial_state is None,
+            )  # fmt: skip
+            for same, known in self._checked.get(key, ()):
+                if same(*there):
+                    form = known
+                    break
+        if form is not None:
+            pointers = [0 if x is None else x.data_ptr() for x in tensors]
+            forward = form.pack(form.head, *pointers, form.tail)
         else:
             raw, keep = forward_of(self._problem, tensors, pool, sequences, queue, (w, u))
             forward = bytes(raw)
-            if signature is not None:
-                if len(self._checked) >= _ROOM:
-                    self._checked.clear()
-                self._checked[signature, sequences] = _abi.around_pointers(raw)
+            if key is not None and all(map(is_plain_torch, there)):
+                remember(self._checked, key, there, _abi.form(raw), gradients=True)
         memory, size, owner = workspace_of(workspace, self._workspace_bytes, q)
         _abi.check(self._lib.kda_plan_run(self._handle, forward, memory, size, queue))
         del keep, owner  # lived until the kernels were enqueued

@@ -1,12 +1,13 @@
 """From torch tensors to a launch: the part that every call goes through.
 
 What a call needs beside its pointers is worked out once for its shapes, strides and types and kept
-as a `Ready` under their `signature`.  After that a call looks it up, allocates, packs its pointers
-and launches, in about ten microseconds.
+as a `Ready`.  After that a call finds it by its words, a guard says that its tensors are of that kind
+(kda._same), and it allocates, packs its pointers and launches.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -24,6 +25,16 @@ from kda.torch._tensors import DTYPES, INDICES, Tensors, check, repaired, rows_o
 # Private to torch, but what its own compiled code calls; the public forms cost microseconds.
 _current_stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
 _current_device: Callable[[], int] = torch._C._cuda_getDevice
+
+
+def _empty_by_name(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+
+# On the current device, whose torch is running: a guard has seen CUDA tensors.
+_empty: Callable[..., Tensor] = getattr(
+    torch._C._dynamo.guards, "_empty_strided_cuda", _empty_by_name
+)
 
 
 _LEAST = torch.finfo(torch.float32).tiny
@@ -53,57 +64,42 @@ class Rule(NamedTuple):
     paging: _pool.Paging = _pool.Paging()
 
 
+class Like(NamedTuple):
+    """A contiguous tensor to allocate on the current device, as _empty(*like)."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def _like(shape: tuple[int, ...], dtype: torch.dtype) -> Like:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return Like(tuple(shape), tuple(reversed(strides)), dtype)
+
+
 class Ready:
     """A call, but for its pointers."""
 
     __slots__ = (
-        "plan", "handle", "run", "index", "head", "tail", "repair", "pool", "repair_slots",
-        "o", "state", "workspace_bytes", "o_like", "state_like", "workspace_like",
+        "plan", "handle", "run", "index", "form", "pooled", "repair", "repair_slots", "o", "state",
+        "workspace", "workspace_bytes",
     )  # fmt: skip
 
     plan: Optional[Plan]  # None: there is no sequence, so nothing to run
-    handle: int
+    handle: ctypes.c_void_p
     run: Callable[..., int]
     index: int  # of the CUDA device
-    head: bytes  # of kda_forward, before its pointers ...
-    tail: bytes  # ... and after
+    form: _abi.Form
+    pooled: bool
     repair: Optional[Callable[[Tensors], Tensors]]
-    pool: Optional[_pool.Frame]  # None: states are not in slots
     repair_slots: bool
     o: Like
     state: Optional[Like]  # None: not wanted
-    workspace_bytes: int
-    # Templates of one element each: empty_like is the shortest way to torch's allocator.  Only eager
-    # calls make them: memory that outlives its call must not come from a compiled graph's pool.
-    o_like: Optional[Tensor]
-    state_like: Optional[Tensor]
-    workspace_like: Optional[Tensor]
-
-
-class Like(NamedTuple):
-    """A tensor to allocate."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-
-    def new(self, zeroed: bool = False) -> Tensor:
-        make = torch.zeros if zeroed else torch.empty
-        return make(self.shape, dtype=self.dtype, device=self.device)
-
-    def template(self) -> Tensor:
-        return torch.empty(1, dtype=self.dtype, device=self.device).expand(self.shape)
-
-
-def with_templates(r: Ready) -> Ready:
-    """r, for calls that are not traced."""
-    if r.o_like is None:
-        r.o_like = r.o.template()
-        r.state_like = None if r.state is None else r.state.template()
-        if r.workspace_bytes:
-            workspace = Like((r.workspace_bytes,), torch.uint8, r.o.device)
-            r.workspace_like = workspace.template()
-    return r
+    workspace: Optional[Like]  # None: not needed
+    workspace_bytes: ctypes.c_size_t
 
 
 def _problem_of(
@@ -155,38 +151,33 @@ def prepare(rule: Rule, given: Tensors, final_state: bool, slots: Optional[Slots
     r = Ready()
     r.index = t.q.get_device()
     r.repair = functools.partial(repaired, state_type=state_type) if changed else None
-    r.pool, r.repair_slots = None, False
+    r.pooled, r.repair_slots = slots is not None, False
     if slots is not None:
         assert t.initial_state is not None
         _pool.check(rule.paging, t.initial_state, slots, states)
         r.repair_slots = _pool.need_copies(slots)
-    device = t.q.device
-    r.o = Like(tuple(t.v.shape), t.q.dtype, device)
-    r.o_like = r.state_like = r.workspace_like = None
-    r.workspace_bytes = 0
+    r.o = _like(t.v.shape, t.q.dtype)
     wanted = final_state and slots is None
-    r.state = Like(states, rule.state_type, device) if wanted else None
+    r.state = _like(states, rule.state_type) if wanted else None
     r.plan = None
     if N < 1 or HV < 1:
         return r
 
     r.plan = plan_for(_problem_of(rule, t, B * T, N, final_state, slots), r.index)
-    r.handle = r.plan.handle
-    r.workspace_bytes = r.plan.workspace_bytes
+    size = r.plan.workspace_bytes
+    r.workspace = _like((size,), torch.uint8) if size else None
+    # As ctypes wants them, so that no call converts them.
+    r.handle, r.workspace_bytes = ctypes.c_void_p(r.plan.handle), ctypes.c_size_t(size)
     r.run = _abi.library().kda_plan_run
     raw = _abi.forward()
     raw.tokens, raw.sequences = B * T, N
     for name, x in rows_of(t).items():
         setattr(raw, f"{name}_strides", _abi.Strides(*x.stride()[:3]))
-    r.head, r.tail = _abi.around_pointers(raw)
     if slots is not None:
         assert t.initial_state is not None
-        r.pool = _pool.frame(r.tail, t.initial_state)
+        _pool.fill(raw.pool, t.initial_state, _pool.repaired(slots))
+    r.form = _abi.form(raw, r.pooled)
     return r
-
-
-_empty_like, _zeros_like = torch.empty_like, torch.zeros_like
-_contiguous = torch.contiguous_format
 
 
 def _context_was_missing(index: int) -> bool:
@@ -215,12 +206,26 @@ def launch(
             return launch(r, t, o, state, slots)
     if r.repair is not None:
         t = r.repair(Tensors(*t))
-    tail = r.tail
-    if r.pool is not None:
-        assert slots is not None
-        tail = _pool.tail(r.pool, _pool.repaired(slots) if r.repair_slots else slots)
     q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
-    forward = r.head + _abi.pack_pointers(
+    pack, head, middle, table, tail = r.form
+    if not r.pooled:
+        end: tuple[Any, ...] = (tail,)
+    else:
+        assert slots is not None
+        if r.repair_slots:
+            slots = _pool.repaired(slots)
+        indices, initial, accepted, checkpoints = slots
+        end = (
+            middle,
+            indices.data_ptr(),
+            table,
+            0 if initial is None else initial.data_ptr(),
+            0 if accepted is None else accepted.data_ptr(),
+            0 if checkpoints is None else checkpoints.data_ptr(),
+            tail,
+        )
+    forward = pack(
+        head,
         0 if cu_seqlens is None else cu_seqlens.data_ptr(),
         q.data_ptr(),
         k.data_ptr(),
@@ -232,14 +237,12 @@ def launch(
         0 if initial_state is None else initial_state.data_ptr(),
         o.data_ptr(),
         0 if state is None else state.data_ptr(),
-    ) + tail  # fmt: skip
+        *end,
+    )
     memory = 0
-    if r.workspace_bytes:
+    if r.workspace is not None:
         # The allocator reuses it in stream order, so it may go once the kernels are enqueued.
-        if r.workspace_like is not None:
-            workspace = _empty_like(r.workspace_like, memory_format=_contiguous)
-        else:
-            workspace = Like((r.workspace_bytes,), torch.uint8, r.o.device).new()
+        workspace = _empty(*r.workspace)
         memory = workspace.data_ptr()
     code = r.run(r.handle, forward, memory, r.workspace_bytes, _current_stream(r.index))
     if code and _context_was_missing(r.index):
@@ -248,14 +251,23 @@ def launch(
         raise _abi.error_of(code)
 
 
+def new_output(r: Ready, zeroed: bool) -> Tensor:
+    """An o of r's, on its device."""
+    if r.index != _current_device():
+        with torch.cuda.device(r.index):
+            return new_output(r, zeroed)
+    o = _empty(*r.o)
+    return o.zero_() if zeroed else o
+
+
 def run(r: Ready, t: tuple[Any, ...], zeroed: bool) -> tuple[Tensor, Optional[Tensor]]:
     """Allocates the outputs, o as zeros if asked, and launches."""
-    if r.o_like is None:
-        o, state = r.o.new(zeroed), None if r.state is None else r.state.new()
-    else:
-        o = (_zeros_like if zeroed else _empty_like)(r.o_like, memory_format=_contiguous)
-        state = r.state_like
-        if state is not None:
-            state = _empty_like(state, memory_format=_contiguous)
+    if r.index != _current_device():
+        with torch.cuda.device(r.index):
+            return run(r, t, zeroed)
+    o = _empty(*r.o)
+    if zeroed:
+        o.zero_()
+    state = None if r.state is None else _empty(*r.state)
     launch(r, t, o, state)
     return o, state

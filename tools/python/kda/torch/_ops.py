@@ -58,13 +58,13 @@ def ready_for(rule: Rule, t: Tensors, final_state: bool, slots: Optional[Slots] 
     return found
 
 
+_PLAIN = (Tensor, torch.nn.Parameter)
+_modes = torch._C._len_torch_dispatch_stack
+
+
 def is_traced(q: Tensor) -> bool:
     """Whether q may be no memory at all: then the call must go through its operator."""
-    return (
-        torch.compiler.is_compiling()
-        or type(q) not in (Tensor, torch.nn.Parameter)
-        or torch._C._len_torch_dispatch_stack() > 0
-    )
+    return torch.compiler.is_compiling() or type(q) not in _PLAIN or _modes() > 0
 
 
 def refuse_gradients(name: str, t: Tensors) -> None:

@@ -1,4 +1,4 @@
-"""The part of a call that names slots of a state pool: its checks and its bytes of kda_forward."""
+"""The part of a call that names slots of a state pool: its checks and its part of kda_forward."""
 
 from __future__ import annotations
 
@@ -78,11 +78,6 @@ def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -
         )
 
 
-def need_copies(slots: Slots) -> bool:
-    """Whether `repaired` changes anything."""
-    return any(a is not b for a, b in zip(slots, repaired(slots)))
-
-
 def repaired(slots: tuple[Any, ...]) -> Slots:
     """With copies of what the library would refuse for its type or its strides."""
     kind = slots[0].dtype
@@ -99,42 +94,16 @@ def repaired(slots: tuple[Any, ...]) -> Slots:
     return Slots(indices, initial, accepted, checkpoints)
 
 
-class Frame(NamedTuple):
-    """What stays of the end of a kda_forward from call to call."""
-
-    before: bytes
-    after: bytes
-    slots: int
-    stride: int
+def need_copies(slots: Slots) -> bool:
+    """Whether `repaired` changes anything."""
+    return any(a is not b for a, b in zip(slots, repaired(slots)))
 
 
-def frame(tail: bytes, pool: Tensor) -> Frame:
-    """`tail` is what _abi.around_pointers found after the pointers."""
-    return Frame(*_abi.around_pool(tail), pool.shape[0], pool.stride(0))
-
-
-def tail(f: Frame, slots: tuple[Any, ...]) -> bytes:
-    """The end of a kda_forward for these slots."""
-    indices, initial, accepted, checkpoints = slots
-    columns, stride = (1, 0) if indices.dim() == 1 else (indices.shape[1], indices.stride(0))
-    kept, kept_columns, kept_stride = 0, 1, 0
-    if checkpoints is not None:
-        kept = checkpoints.data_ptr()
-        if checkpoints.dim() == 2:
-            kept_columns, kept_stride = checkpoints.shape[1], checkpoints.stride(0)
-    return (
-        f.before
-        + _abi.pack_pool(
-            f.slots,
-            f.stride,
-            indices.data_ptr(),
-            columns,
-            stride,
-            0 if initial is None else initial.data_ptr(),
-            0 if accepted is None else accepted.data_ptr(),
-            kept,
-            kept_columns,
-            kept_stride,
-        )
-        + f.after
-    )
+def fill(raw: _abi.StatePool, pool: Tensor, slots: Slots) -> None:
+    """All of kda_state_pool but its pointers; slots as `repaired` leaves them."""
+    raw.slots, raw.stride = pool.shape[0], pool.stride(0)
+    for name, x in (("indices", slots.indices), ("checkpoints", slots.checkpoints)):
+        table = getattr(raw, name)
+        table.columns, table.stride = 1, 0
+        if x is not None and x.dim() == 2:
+            table.columns, table.stride = x.shape[1], x.stride(0)

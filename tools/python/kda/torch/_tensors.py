@@ -27,6 +27,24 @@ class Tensors(NamedTuple):
     cu_seqlens: Optional[Tensor]
 
 
+def given(t: tuple[Any, ...]) -> tuple[list[Tensor], tuple[Any, ...]]:
+    """Those of Tensors that are there; and for a key of the call which these are, with the sizes that
+    change most from call to call.
+    """
+    q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
+    there, packed = [q, k, v, g, beta], None
+    if A_log is not None:
+        there.append(A_log)
+    if dt_bias is not None:
+        there.append(dt_bias)
+    if initial_state is not None:
+        there.append(initial_state)
+    if cu_seqlens is not None:
+        there.append(cu_seqlens)
+        packed = cu_seqlens.shape
+    return there, (q.shape, packed, A_log is None, dt_bias is None, initial_state is None)
+
+
 def rows_of(t: Tensors) -> dict[str, Tensor]:
     """The five with a row a token."""
     return {"q": t.q, "k": t.k, "v": t.v, "g": t.g, "beta": t.beta}

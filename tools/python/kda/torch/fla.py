@@ -14,9 +14,10 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from kda.torch import _call, _ops, _tensors
+from kda._same import Known, remember
+from kda.torch import _call, _ops
 from kda.torch._call import Ready
-from kda.torch._tensors import Tensors
+from kda.torch._tensors import Tensors, given
 from kda.torch._words import Words, check, rule_of
 from kda.torch.paged import fused_recurrent_kda_fwd
 
@@ -29,7 +30,7 @@ def _covers_all(cu_seqlens_cpu: Optional[Tensor], tokens: int) -> bool:
     )
 
 
-_ready: dict[Any, Ready] = {}
+_ready: Known[Ready] = {}
 _PAGED = ("ssm_state_indices", "num_accepted_tokens", "inplace_final_state", "out")
 
 
@@ -40,23 +41,25 @@ def _run(
     cu_seqlens_cpu: Optional[Tensor] = None,
 ) -> tuple[Tensor, Optional[Tensor]]:
     """words and tensors are Words and Tensors, as plain tuples for speed."""
-    if torch.is_grad_enabled():
-        _ops.refuse_gradients(name, Tensors(*tensors))
-    if _ops.is_traced(tensors[0]):
-        w, t = Words(*words), Tensors(*tensors)
+    # Rows past the last sequence read as zeros, as FLA's callers expect.
+    zeroed = tensors[8] is not None
+    traced = _ops.is_traced(tensors[0])
+    if not traced:
+        there, outline = given(tensors)
+        key = words, outline
+        if zeroed:
+            zeroed = not _covers_all(cu_seqlens_cpu, tensors[0].shape[1])
+        for same, ready in _ready.get(key, ()):
+            if same(*there):
+                return _call.run(ready, tensors, zeroed)
+    w, t = Words(*words), Tensors(*tensors)
+    _ops.refuse_gradients(name, t)
+    if traced:
         check(w, t)
-        # Rows past the last sequence read as zeros, as FLA's callers expect.
         return _ops.forward(rule_of(w), t, w.output_final_state, t.cu_seqlens is not None)
-    key = (words, _tensors.signature(tensors))
-    ready = _ready.get(key)
-    if ready is None:
-        w, t = Words(*words), Tensors(*tensors)
-        check(w, t)
-        ready = _ops.ready_for(rule_of(w), t, w.output_final_state)
-        if len(_ready) >= _ops.ROOM:
-            _ready.clear()
-        _ready[key] = _call.with_templates(ready)
-    zeroed = tensors[8] is not None and not _covers_all(cu_seqlens_cpu, tensors[0].shape[1])
+    check(w, t)
+    ready = _ops.ready_for(rule_of(w), t, w.output_final_state)
+    remember(_ready, key, there, ready)
     return _call.run(ready, tensors, zeroed)
 
 

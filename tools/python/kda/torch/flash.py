@@ -7,15 +7,16 @@ float16 and float32, strided inputs, and carries the state in float32.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
 
 from kda.problem import Gate
+from kda._same import Known, remember
 from kda.torch import _call, _ops, _tensors
 from kda.torch._call import Rule
-from kda.torch._tensors import Tensors
+from kda.torch._tensors import Tensors, given
 
 
 def _need(holds: bool, message: str) -> None:
@@ -77,7 +78,7 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
         )
 
 
-_checked: dict[Any, _call.Ready] = {}
+_checked: Known[_call.Ready] = {}
 
 
 def flash_kda_fwd(
@@ -106,7 +107,19 @@ def flash_kda_fwd(
         initial_state, final_state: ``[N, HV, V, K]``, both bfloat16 or both float32; may be one.
         cu_seqlens: ``[N + 1]``, then ``B = 1``.
     """
-    t = Tensors(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
+    tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
+    traced = _ops.is_traced(q)
+    if not traced:
+        there, outline = given(tensors)
+        in_place = final_state is initial_state
+        key = float(scale), float(lower_bound), in_place, final_state is None, outline
+        there.append(out)
+        if final_state is not None and not in_place:
+            there.append(final_state)
+        for same, ready in _checked.get(key, ()):
+            if same(*there):
+                return _call.launch(ready, tensors, out, final_state)
+    t = Tensors(*tensors)
     _ops.refuse_gradients("flash_kda_fwd", t)
     state = final_state if final_state is not None else initial_state
     rule = Rule(
@@ -119,21 +132,9 @@ def flash_kda_fwd(
         True,
         torch.float32 if state is None else state.dtype,
     )
-    if _ops.is_traced(q):
-        _check(t, out, final_state)
-        _ops.forward_out(rule, t, out, final_state)
-        return
-    key = (
-        rule,
-        _tensors.signature(t),
-        _tensors.signature_of(out),
-        _tensors.signature_of(final_state),
-    )
-    ready = _checked.get(key)
-    if ready is None:
-        _check(t, out, final_state)
-        ready = _ops.ready_for(rule, t, final_state is not None)
-        if len(_checked) >= _ops.ROOM:
-            _checked.clear()
-        _checked[key] = _call.with_templates(ready)
-    _call.launch(ready, t, out, final_state)
+    _check(t, out, final_state)
+    if traced:
+        return _ops.forward_out(rule, t, out, final_state)
+    ready = _ops.ready_for(rule, t, final_state is not None)
+    remember(_checked, key, there, ready)
+    _call.launch(ready, tensors, out, final_state)

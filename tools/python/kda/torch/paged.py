@@ -11,57 +11,78 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from kda.torch import _call, _ops, _tensors
+from kda._same import Known, remember
+from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._pool import Paging, Slots
-from kda.torch._tensors import Tensors
+from kda.torch._tensors import Tensors, given
 from kda.torch._words import Words, check, rule_of
 
-_ready: dict[Any, Ready] = {}
+_ready: Known[Ready] = {}
 
 
-def _launch(
+def _run(
     words: tuple[Any, ...],
     tensors: tuple[Any, ...],
     slots: Optional[tuple[Any, ...]],
     paging: tuple[Any, ...],
-    o: Tensor,
-) -> None:
-    """words, tensors, slots and paging are the tuples of those names; the states are written in place."""
-    if torch.is_grad_enabled():
-        _ops.refuse_gradients("fused_recurrent_kda_fwd", Tensors(*tensors))
+    out: Optional[Tensor],
+    zeroed: bool,
+) -> Tensor:
+    """The states are written in place, and o, which is out or else new, is returned.
+
+    words, tensors, slots and paging are the tuples of those names.
+    """
     state = tensors[7]
-    if _ops.is_traced(tensors[0]):
-        w, t = Words(*words), Tensors(*tensors)
-        check(w, t, slots is not None)
-        rule = rule_of(w, state.dtype, Paging(*paging))
+    traced = _ops.is_traced(tensors[0])
+    if not traced:
+        there, outline = given(tensors)
+        named = None
+        if slots is not None:
+            _, initial, accepted, checkpoints = slots
+            named = initial is None, accepted is None, checkpoints is None
+            there += [x for x in slots if x is not None]
+        if out is not None:
+            there.append(out)
+        key = words, paging, outline, named, out is None
+        for same, ready in _ready.get(key, ()):
+            if same(*there):
+                o = _call.new_output(ready, zeroed) if out is None else out
+                _call.launch(ready, tensors, o, state, slots)
+                return o
+    w, t = Words(*words), Tensors(*tensors)
+    if slots is None:
+        _check_in_place(state)
+    if out is None:
+        o = _new_output(t.v, zeroed)
+    else:
+        o = out
+        assert o.shape == t.v.shape, f"out is {list(o.shape)}; it must be {list(t.v.shape)}"
+    _ops.refuse_gradients("fused_recurrent_kda_fwd", t)
+    check(w, t, slots is not None)
+    rule = rule_of(w, state.dtype, Paging(*paging))
+    if traced:
         if slots is None:
             _ops.forward_out(rule, t, o, state)
         else:
             _ops.paged(rule, t, Slots(*slots), o)
-        return
-    named = None if slots is None else _tensors.signature_of_slots(slots)
-    key = (words, paging, _tensors.signature(tensors), named, _tensors.signature_of(o))
-    ready = _ready.get(key)
-    if ready is None:
-        w, t = Words(*words), Tensors(*tensors)
-        check(w, t, slots is not None)
-        if not o.is_contiguous() or o.dtype != t.q.dtype or o.device != t.q.device:
-            raise ValueError(
-                f"out is {o.dtype} on {o.device} with strides {list(o.stride())}; it must be "
-                f"contiguous and, as q, {t.q.dtype} on {t.q.device}"
-            )
-        rule = rule_of(w, state.dtype, Paging(*paging))
-        ready = _ops.ready_for(rule, t, True, None if slots is None else Slots(*slots))
-        if slots is None and ready.repair is not None:
-            _check_in_place(state)
-        if len(_ready) >= _ops.ROOM:
-            _ready.clear()
-        _ready[key] = _call.with_templates(ready)
+        return o
+    if not o.is_contiguous() or o.dtype != t.q.dtype or o.device != t.q.device:
+        raise ValueError(
+            f"out is {o.dtype} on {o.device} with strides {list(o.stride())}; it must be "
+            f"contiguous and, as q, {t.q.dtype} on {t.q.device}"
+        )
+    ready = _ops.ready_for(rule, t, True, None if slots is None else Slots(*slots))
+    remember(_ready, key, there, ready)
     _call.launch(ready, tensors, o, state, slots)
+    return o
 
 
 def _check_in_place(state: Tensor) -> None:
+    if state.dtype not in (torch.float32, torch.bfloat16):
+        raise NotImplementedError(
+            f"initial_state is {state.dtype}; kda keeps states in float32 or bfloat16"
+        )
     if not state.is_contiguous():
         raise ValueError(
             f"initial_state has strides {list(state.stride())}; to be overwritten in place without "
@@ -129,21 +150,23 @@ def paged_kda(
     )
     if not use_gate_in_kernel:
         A_log = dt_bias = None
-    zero_padding = False
-    if out is None:
-        # Tokens past the last packed sequence are no sequence's padding.
-        zero_padding = cu_seqlens is None
-        out = _new_output(v, zeroed=not zero_padding)
-    else:
-        assert out.shape == v.shape, f"out is {list(out.shape)}; it must be {list(v.shape)}"
-    _launch(
-        words,
-        (q, k, v, g, beta, A_log, dt_bias, state_pool, cu_seqlens),
-        (ssm_state_indices, initial_state_indices, num_accepted_tokens, checkpoint_indices),
-        (checkpoint_tokens, zero_padding, mixed_lengths),
-        out,
-    )
-    return out
+    tensors = (q, k, v, g, beta, A_log, dt_bias, state_pool, cu_seqlens)
+    slots = (ssm_state_indices, initial_state_indices, num_accepted_tokens, checkpoint_indices)
+    return _run_on_pool(words, tensors, slots, checkpoint_tokens, mixed_lengths, out)
+
+
+def _run_on_pool(
+    words: tuple[Any, ...],
+    tensors: tuple[Any, ...],
+    slots: tuple[Any, ...],
+    checkpoint_tokens: int,
+    mixed_lengths: bool,
+    out: Optional[Tensor],
+) -> Tensor:
+    # Tokens past the last packed sequence are no sequence's padding.
+    packed = tensors[8] is not None
+    paging = (checkpoint_tokens, out is None and not packed, mixed_lengths)
+    return _run(words, tensors, slots, paging, out, packed)
 
 
 def _new_output(v: Tensor, zeroed: bool) -> Tensor:
@@ -212,9 +235,9 @@ def fused_recurrent_kda_fwd(
             allow_neg_eigval, lower_bound, state_v_first, cu_seqlens,
         )  # fmt: skip
     state = initial_state
-    N = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    K, (HV, V) = q.shape[3], v.shape[2:]
     if not inplace_final_state:
+        N = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+        K, (HV, V) = q.shape[3], v.shape[2:]
         shape = [N, HV, V, K] if state_v_first else [N, HV, K, V]
         if ssm_state_indices is not None:
             state, rows = _gathered(state, shape, ssm_state_indices, num_accepted_tokens)
@@ -223,33 +246,25 @@ def fused_recurrent_kda_fwd(
             state = torch.zeros(shape, device=q.device)
         else:
             state = state.float().clone()
-    assert state is not None
+    words = (
+        scale if scale is None else float(scale),
+        True,
+        use_qk_l2norm_in_kernel,
+        use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel,
+        allow_neg_eigval,
+        False,
+        lower_bound,
+        state_v_first,
+        64,
+        True,
+    )
+    if not use_gate_in_kernel:
+        A_log = dt_bias = None
+    tensors = (q, k, v, g, beta, A_log, dt_bias, state, cu_seqlens)
     if ssm_state_indices is not None:
-        out = paged_kda(
-            q, k, v, g, beta, state, ssm_state_indices, num_accepted_tokens=num_accepted_tokens,
-            A_log=A_log, dt_bias=dt_bias, scale=scale,
-            use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, use_gate_in_kernel=use_gate_in_kernel,
-            use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
-            allow_neg_eigval=allow_neg_eigval, lower_bound=lower_bound,
-            state_v_first=state_v_first, cu_seqlens=cu_seqlens, out=out,
-        )  # fmt: skip
+        slots = (ssm_state_indices, None, num_accepted_tokens, None)
+        out = _run_on_pool(words, tensors, slots, 0, False, out)
     else:
-        if state.dtype not in (torch.float32, torch.bfloat16):
-            raise NotImplementedError(
-                f"initial_state is {state.dtype}; kda keeps states in float32 or bfloat16"
-            )
-        _check_in_place(state)
-        if out is None:
-            out = _new_output(v, zeroed=cu_seqlens is not None)
-        else:
-            assert out.shape == v.shape, f"out is {list(out.shape)}; it must be {list(v.shape)}"
-        words = (
-            scale if scale is None else float(scale), True, use_qk_l2norm_in_kernel,
-            use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound,
-            state_v_first, 64, True,
-        )  # fmt: skip
-        if not use_gate_in_kernel:
-            A_log = dt_bias = None
-        tensors = (q, k, v, g, beta, A_log, dt_bias, state, cu_seqlens)
-        _launch(words, tensors, None, (0, False, False), out)
+        out = _run(words, tensors, None, (0, False, False), out, cu_seqlens is not None)
     return out, state if inplace_final_state or output_final_state else None
