@@ -52,3 +52,16 @@ def arrays():
         "workspace": 1 << 20,
         "sequences": 3,
     }
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """What torch's calls hand to the library, on CPU tensors; the library checks it."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from launching import patched
+
+    from kda.torch._plans import plan_for
+
+    with torch.inference_mode():
+        yield patched(monkeypatch)
+    assert plan_for.cache_info().currsize == 0

@@ -117,11 +117,10 @@ def test_the_pointers_of_a_pool_lie_where_a_form_puts_them():
     pool.indices = _abi.IndexTable(6, 7, 8)
     pool.initial_indices, pool.num_accepted_tokens = 9, 10
     pool.checkpoints = _abi.IndexTable(12, 13, 14)
-    form = _abi.form(raw, pooled=True)
-    pointers = (0, 3, *[0] * 9)
-    assert bytes(raw) == form.pack(
-        form.head, *pointers, form.middle, 6, form.table, 9, 10, 12, form.tail
-    )
+    form = _abi.form(raw)
+    tail = _abi.pooled_tail(form)
+    packed = tail.pack(tail.head, 6, tail.table, 9, 10, 12, tail.tail)
+    assert form.pack(form.head, 0, 3, *[0] * 9, packed) == bytes(raw)
 
 
 def test_the_library_is_of_the_packages_version():

@@ -298,26 +298,6 @@ def test_only_what_the_library_would_refuse_is_copied():
                                         cu_seqlens=None), torch.float32).g is x["g"]  # fmt: skip
 
 
-def test_a_signature_tells_calls_apart():
-    def sign(**changed):
-        x = {**inputs(B=2), "A_log": None, "dt_bias": None, "initial_state": None,
-             "cu_seqlens": None}  # fmt: skip
-        return _tensors.signature(_tensors.Tensors(**{**x, **changed}))
-
-    packed = torch.zeros(2, 8, 4, 16, dtype=torch.float16)[:, :, :2]
-    seen = [
-        sign(),
-        sign(q=packed),
-        sign(g=inputs(B=2)["g"].float()),
-        sign(A_log=torch.zeros(2)),
-        sign(cu_seqlens=cu(0, 8)),
-        sign(cu_seqlens=cu(0, 4, 8)),
-        sign(cu_seqlens=cu(0, 4, 8).int()),
-    ]
-    assert len(set(seen)) == len(seen)
-    assert sign() == sign() and hash(sign()) == hash(sign())
-
-
 def test_zero_means_zero_and_not_the_default():
     assert 0 < _call.scale_of(0) < 1e-30 and _call.scale_of(2) == 2
     assert -1e-30 < _call.lower_bound_of(0) < 0 and _call.lower_bound_of(-4) == -4

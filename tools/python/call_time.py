@@ -39,12 +39,12 @@ HEADS, CHANNELS = 16, 128
 Calls = dict[str, Callable[..., Any]]
 
 
-def arguments(rows: int, tokens: int, pooled: bool) -> dict[str, Any]:
+def arguments(rows: int, tokens: int, pooled: bool, device: str = "cuda") -> dict[str, Any]:
     """A layer of 16 heads of 128 channels as FLA's own layer calls it, bfloat16."""
-    maker = torch.Generator("cuda").manual_seed(tokens)
+    maker = torch.Generator(device).manual_seed(tokens)
 
     def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=maker, device="cuda")
+        return torch.randn(shape, generator=maker, device=device)
 
     H, D = HEADS, CHANNELS
     words: dict[str, Any] = {
@@ -64,7 +64,7 @@ def arguments(rows: int, tokens: int, pooled: bool) -> dict[str, Any]:
     )
     if pooled:
         slots = torch.randperm(2 * rows, generator=torch.Generator().manual_seed(1))[:rows]
-        words["ssm_state_indices"] = slots.int().cuda()
+        words["ssm_state_indices"] = slots.int().to(device)
     return words
 
 

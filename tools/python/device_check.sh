@@ -2,7 +2,8 @@
 # What of the Python package needs a GPU, on the machine that has one; no network, no build.
 #   tools/python/device_check.sh tests [pytest's arguments]   under 100 s, or SECONDS_FOR_TESTS + 35
 #   tools/python/device_check.sh calltime                     under 100 s
-#   tools/python/device_check.sh                              both
+#   tools/python/device_check.sh callparts                    where that time goes, under 60 s
+#   tools/python/device_check.sh                              the first two
 #   KDA_LIBRARY  the libkda.so to test; unset: of ${BUILD:-build}, build-device, build-peers
 #   OUT          logs, calls.json, calls.md (/tmp)     SITE  where the wheels of .whl go (/tmp/site)
 #   WORKERS      processes that test at once           SECONDS_FOR_TESTS  no test starts later (65)
@@ -64,19 +65,22 @@ phase() {
 only=${1:-all}
 [ $# -eq 0 ] || shift
 case $only in
-  all | tests | calltime) ;;
+  all | tests | calltime | callparts) ;;
   *)
-    echo "unknown phase $only: tests, calltime" >&2
+    echo "unknown phase $only: tests, calltime, callparts" >&2
     exit 2
     ;;
 esac
-if [ "$only" != calltime ]; then
+if [ "$only" = all ] || [ "$only" = tests ]; then
   if [ $# -eq 0 ]; then
     set -- tests/python/gpu tests/python/test_examples.py tests/python/test_readme.py
   fi
   phase tests run_tests "$@"
 fi
-if [ "$only" != tests ]; then
+if [ "$only" = callparts ]; then
+  phase callparts timeout -k 5 60 python3 tools/python/call_parts.py "$@"
+fi
+if [ "$only" = all ] || [ "$only" = calltime ]; then
   phase calltime timeout -k 5 95 python3 tools/python/call_time.py --out "$out" --seconds 75
 fi
 if [ ${#failed[@]} -gt 0 ]; then

@@ -160,31 +160,44 @@ SLOTS = ("initial_indices", "num_accepted_tokens", "checkpoints")
 
 
 class Form(NamedTuple):
-    """A kda_forward but for its POINTERS: ``pack(head, *pointers, tail)``.
-
-    With a pool ``pack(head, *pointers, middle, indices, table, *slots, tail)``.
-    """
+    """A kda_forward but for its POINTERS: ``pack(head, *pointers, tail)``."""
 
     pack: Callable[..., bytes]
     head: bytes
-    middle: bytes
+    tail: bytes
+
+
+class PooledTail(NamedTuple):
+    """The tail of a Form with a pool: ``pack(head, indices, table, *slots, tail)``."""
+
+    pack: Callable[..., bytes]
+    head: bytes
     table: bytes
     tail: bytes
 
 
-def form(raw: Forward, pooled: bool = False) -> Form:
-    """Of all else that `raw` holds."""
+# P, an address of this machine, is what struct packs fastest.
+_pack = struct.Struct(
+    f"{Forward.cu_seqlens.offset}s{len(POINTERS)}P"
+    f"{ctypes.sizeof(Forward) - Forward.q_strides.offset}s"
+).pack
+# In the tail: from the indices' pointer to past the last of SLOTS.
+_INDICES = Forward.pool.offset + StatePool.indices.offset - Forward.q_strides.offset
+_SLOTS = Forward.pool.offset + StatePool.initial_indices.offset - Forward.q_strides.offset
+_AFTER = _SLOTS + 8 * len(SLOTS)
+
+
+def form(raw: Forward) -> Form:
+    """Of all that `raw` holds beside its POINTERS."""
     whole = bytes(raw)
-    start, stop = Forward.cu_seqlens.offset, Forward.q_strides.offset
-    head, middle, table, tail = whole[:start], b"", b"", whole[stop:]
-    layout = f"{len(head)}s{len(POINTERS)}P"  # P: what of struct takes addresses fastest
-    if pooled:
-        indices = Forward.pool.offset + StatePool.indices.offset
-        slots = Forward.pool.offset + StatePool.initial_indices.offset
-        middle, table = whole[stop:indices], whole[indices + 8 : slots]
-        tail = whole[slots + 8 * len(SLOTS) :]
-        layout += f"{len(middle)}sP{len(table)}s{len(SLOTS)}P"
-    return Form(struct.Struct(f"{layout}{len(tail)}s").pack, head, middle, table, tail)
+    return Form(_pack, whole[: Forward.cu_seqlens.offset], whole[Forward.q_strides.offset :])
+
+
+def pooled_tail(f: Form) -> PooledTail:
+    """Of all that its pool and what follows hold beside indices.data and SLOTS."""
+    head, table, tail = f.tail[:_INDICES], f.tail[_INDICES + 8 : _SLOTS], f.tail[_AFTER:]
+    layout = f"{len(head)}sP{len(table)}s{len(SLOTS)}P{len(tail)}s"
+    return PooledTail(struct.Struct(layout).pack, head, table, tail)
 
 
 LogSink = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)

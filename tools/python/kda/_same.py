@@ -18,7 +18,7 @@ Found = TypeVar("Found")
 Known = dict[Any, tuple[tuple[Same, Found], ...]]
 
 ROOM = 4096  # keys
-VARIANTS = 8  # of a key: other strides, types, devices
+VARIANTS = 16  # of a key: other strides, types, devices
 
 
 class _ByHand:
@@ -47,20 +47,24 @@ def _of_torch(tensors: Sequence[Any]) -> Same:
 def _tells_apart(make: Callable[[Sequence[Any]], Same]) -> bool:
     """Whether guards from `make` see all that matters, shown to them once."""
     torch = sys.modules["torch"]
-    x, y = torch.zeros(2, 3), torch.zeros(5)
-    same = make((x, y))
+
+    def new(*shape: int, dtype: Any = torch.float32, device: str = "cpu") -> Any:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    y = new(5)
+    same = make((new(2, 3), y))
     others: list[Any] = [
-        torch.zeros(3, 2),
-        torch.zeros(3, 2).mT,
-        torch.zeros(1, 2, 3),
-        torch.zeros(2, 3, dtype=torch.float16),
-        torch.zeros(2, 3, device="meta"),
-        torch.zeros(2, 3).requires_grad_(),
-        torch.nn.Parameter(torch.zeros(2, 3), requires_grad=False),
+        new(3, 2),
+        new(3, 2).mT,
+        new(1, 2, 3),
+        new(2, 3, dtype=torch.float16),
+        new(2, 3, device="meta"),
+        new(2, 3).requires_grad_(),
+        torch.nn.Parameter(new(2, 3), requires_grad=False),
         None,
         6,
     ]
-    return same(torch.ones(2, 3), y) and not any(same(other, y) for other in others)
+    return same(new(2, 3), y) and not any(same(other, y) for other in others)
 
 
 @functools.cache

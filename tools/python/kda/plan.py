@@ -210,8 +210,21 @@ class Plan:
                     form = known
                     break
         if form is not None:
-            pointers = [0 if x is None else x.data_ptr() for x in tensors]
-            forward = form.pack(form.head, *pointers, form.tail)
+            forward = form.pack(
+                form.head,
+                0 if cu_seqlens is None else cu_seqlens.data_ptr(),
+                q.data_ptr(),
+                k.data_ptr(),
+                v.data_ptr(),
+                g.data_ptr(),
+                beta.data_ptr(),
+                0 if A_log is None else A_log.data_ptr(),
+                0 if dt_bias is None else dt_bias.data_ptr(),
+                0 if initial_state is None else initial_state.data_ptr(),
+                o.data_ptr(),
+                0 if final_state is None else final_state.data_ptr(),
+                form.tail,
+            )
         else:
             raw, keep = forward_of(self._problem, tensors, pool, sequences, queue, (w, u))
             forward = bytes(raw)

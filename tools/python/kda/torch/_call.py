@@ -64,12 +64,8 @@ class Rule(NamedTuple):
     paging: _pool.Paging = _pool.Paging()
 
 
-class Like(NamedTuple):
-    """A contiguous tensor to allocate on the current device, as _empty(*like)."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
+# A contiguous tensor to allocate on the current device, as _empty(*like): its shape, strides and type.
+Like = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 def _like(shape: tuple[int, ...], dtype: torch.dtype) -> Like:
@@ -77,14 +73,14 @@ def _like(shape: tuple[int, ...], dtype: torch.dtype) -> Like:
     for size in reversed(shape):
         strides.append(step)
         step *= max(size, 1)
-    return Like(tuple(shape), tuple(reversed(strides)), dtype)
+    return tuple(shape), tuple(reversed(strides)), dtype
 
 
 class Ready:
     """A call, but for its pointers."""
 
     __slots__ = (
-        "plan", "handle", "run", "index", "form", "pooled", "repair", "repair_slots", "o", "state",
+        "plan", "handle", "run", "index", "form", "pool", "repair", "repair_slots", "o", "state",
         "workspace", "workspace_bytes",
     )  # fmt: skip
 
@@ -93,7 +89,7 @@ class Ready:
     run: Callable[..., int]
     index: int  # of the CUDA device
     form: _abi.Form
-    pooled: bool
+    pool: Optional[_abi.PooledTail]  # None: states are not in slots
     repair: Optional[Callable[[Tensors], Tensors]]
     repair_slots: bool
     o: Like
@@ -151,7 +147,7 @@ def prepare(rule: Rule, given: Tensors, final_state: bool, slots: Optional[Slots
     r = Ready()
     r.index = t.q.get_device()
     r.repair = functools.partial(repaired, state_type=state_type) if changed else None
-    r.pooled, r.repair_slots = slots is not None, False
+    r.pool, r.repair_slots = None, False
     if slots is not None:
         assert t.initial_state is not None
         _pool.check(rule.paging, t.initial_state, slots, states)
@@ -176,7 +172,8 @@ def prepare(rule: Rule, given: Tensors, final_state: bool, slots: Optional[Slots
     if slots is not None:
         assert t.initial_state is not None
         _pool.fill(raw.pool, t.initial_state, _pool.repaired(slots))
-    r.form = _abi.form(raw, r.pooled)
+    r.form = _abi.form(raw)
+    r.pool = None if slots is None else _abi.pooled_tail(r.form)
     return r
 
 
@@ -191,39 +188,25 @@ def _context_was_missing(index: int) -> bool:
     return True
 
 
-def launch(
+def _enqueue(
     r: Ready,
     t: tuple[Any, ...],
     o: Tensor,
     state: Optional[Tensor],
     slots: Optional[tuple[Any, ...]] = None,
 ) -> None:
-    """Enqueues on torch's current stream; o and state are written."""
+    """On torch's current stream; r's device is the current one."""
     if r.plan is None:
         return
-    if r.index != _current_device():
-        with torch.cuda.device(r.index):
-            return launch(r, t, o, state, slots)
     if r.repair is not None:
         t = r.repair(Tensors(*t))
-    q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
-    pack, head, middle, table, tail = r.form
-    if not r.pooled:
-        end: tuple[Any, ...] = (tail,)
-    else:
+    pack, head, tail = r.form
+    if r.pool is not None:
         assert slots is not None
         if r.repair_slots:
             slots = _pool.repaired(slots)
-        indices, initial, accepted, checkpoints = slots
-        end = (
-            middle,
-            indices.data_ptr(),
-            table,
-            0 if initial is None else initial.data_ptr(),
-            0 if accepted is None else accepted.data_ptr(),
-            0 if checkpoints is None else checkpoints.data_ptr(),
-            tail,
-        )
+        tail = _pool.tail(r.pool, slots)
+    q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
     forward = pack(
         head,
         0 if cu_seqlens is None else cu_seqlens.data_ptr(),
@@ -237,7 +220,7 @@ def launch(
         0 if initial_state is None else initial_state.data_ptr(),
         o.data_ptr(),
         0 if state is None else state.data_ptr(),
-        *end,
+        tail,
     )
     memory = 0
     if r.workspace is not None:
@@ -249,6 +232,20 @@ def launch(
         code = r.run(r.handle, forward, memory, r.workspace_bytes, _current_stream(r.index))
     if code:
         raise _abi.error_of(code)
+
+
+def launch(
+    r: Ready,
+    t: tuple[Any, ...],
+    o: Tensor,
+    state: Optional[Tensor],
+    slots: Optional[tuple[Any, ...]] = None,
+) -> None:
+    """Enqueues on torch's current stream; o and state are written."""
+    if r.index == _current_device():
+        return _enqueue(r, t, o, state, slots)
+    with torch.cuda.device(r.index):
+        _enqueue(r, t, o, state, slots)
 
 
 def new_output(r: Ready, zeroed: bool) -> Tensor:
@@ -269,5 +266,5 @@ def run(r: Ready, t: tuple[Any, ...], zeroed: bool) -> tuple[Tensor, Optional[Te
     if zeroed:
         o.zero_()
     state = None if r.state is None else _empty(*r.state)
-    launch(r, t, o, state)
+    _enqueue(r, t, o, state)
     return o, state

@@ -10,6 +10,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
+from kda._same import Known, remember
 from kda.problem import Gate
 from kda.torch import _call, _tensors
 from kda.torch._call import Ready, Rule
@@ -42,20 +43,23 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
-_ready: dict[Any, Ready] = {}
-ROOM = 4096
+_ready: Known[Ready] = {}  # of operators; eager calls have their own
 
 
 def ready_for(rule: Rule, t: Tensors, final_state: bool, slots: Optional[Slots] = None) -> Ready:
-    """The Ready of these tensors, made at the first call of their signature."""
-    named = None if slots is None else _tensors.signature_of_slots(slots)
-    key = (rule, final_state, _tensors.signature(t), named)
-    found = _ready.get(key)
-    if found is None:
-        if len(_ready) >= ROOM:
-            _ready.clear()
-        found = _ready[key] = _call.prepare(rule, t, final_state, slots)
-    return found
+    """The Ready of such tensors, made at their first call."""
+    there, outline = _tensors.given(t)
+    named = None
+    if slots is not None:
+        named = tuple(x is None for x in slots)
+        there += [x for x in slots if x is not None]
+    key = rule, final_state, outline, named
+    for same, ready in _ready.get(key, ()):
+        if same(*there):
+            return ready
+    ready = _call.prepare(rule, t, final_state, slots)
+    remember(_ready, key, there, ready)
+    return ready
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)

@@ -107,3 +107,17 @@ def fill(raw: _abi.StatePool, pool: Tensor, slots: Slots) -> None:
         table.columns, table.stride = 1, 0
         if x is not None and x.dim() == 2:
             table.columns, table.stride = x.shape[1], x.stride(0)
+
+
+def tail(f: _abi.PooledTail, slots: tuple[Any, ...]) -> bytes:
+    """The end of a kda_forward for these slots."""
+    indices, initial, accepted, checkpoints = slots
+    return f.pack(
+        f.head,
+        indices.data_ptr(),
+        f.table,
+        0 if initial is None else initial.data_ptr(),
+        0 if accepted is None else accepted.data_ptr(),
+        0 if checkpoints is None else checkpoints.data_ptr(),
+        f.tail,
+    )

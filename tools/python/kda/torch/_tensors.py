@@ -50,40 +50,6 @@ def rows_of(t: Tensors) -> dict[str, Tensor]:
     return {"q": t.q, "k": t.k, "v": t.v, "g": t.g, "beta": t.beta}
 
 
-def signature_of(x: Optional[Tensor]) -> Any:
-    """All of a tensor but its contents.  (What is contiguous needs no strides.)"""
-    if x is None:
-        return None
-    return x.dtype, x.shape, x.get_device(), None if x.is_contiguous() else x.stride()
-
-
-def signature(t: tuple[Any, ...]) -> tuple[Any, ...]:
-    """signature_of each of Tensors; written out, as it is a good part of a call's time."""
-    q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
-    return (
-        q.dtype, q.shape, q.get_device(), None if q.is_contiguous() else q.stride(),
-        k.dtype, k.shape, k.get_device(), None if k.is_contiguous() else k.stride(),
-        v.dtype, v.shape, v.get_device(), None if v.is_contiguous() else v.stride(),
-        g.dtype, g.shape, g.get_device(), None if g.is_contiguous() else g.stride(),
-        beta.dtype, beta.shape, beta.get_device(), None if beta.is_contiguous() else beta.stride(),
-        None if A_log is None else signature_of(A_log),
-        None if dt_bias is None else signature_of(dt_bias),
-        None if initial_state is None else signature_of(initial_state),
-        None if cu_seqlens is None else signature_of(cu_seqlens),
-    )  # fmt: skip
-
-
-def signature_of_slots(slots: tuple[Any, ...]) -> tuple[Any, ...]:
-    """signature_of each of Slots."""
-    indices, initial, accepted, checkpoints = slots
-    return (
-        signature_of(indices),
-        None if initial is None else signature_of(initial),
-        None if accepted is None else signature_of(accepted),
-        None if checkpoints is None else signature_of(checkpoints),
-    )
-
-
 def _needs_copy(name: str, x: Tensor) -> bool:
     """Whether the library would refuse its strides: channels apart, or elements read twice."""
     sizes, strides = x.shape, x.stride()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from typing import Any, Optional
 
-import torch
 from torch import Tensor
 
 from kda._same import Known, remember
@@ -58,14 +57,13 @@ def _run(
         check(w, t)
         return _ops.forward(rule_of(w), t, w.output_final_state, t.cu_seqlens is not None)
     check(w, t)
-    ready = _ops.ready_for(rule_of(w), t, w.output_final_state)
+    ready = _call.prepare(rule_of(w), t, w.output_final_state)
     remember(_ready, key, there, ready)
     return _call.run(ready, tensors, zeroed)
 
 
-def _state_v_first(given: bool, kwargs: dict[str, Any]) -> bool:
-    if "transpose_state_layout" not in kwargs:
-        return given
+def _under_its_old_name(given: bool, kwargs: dict[str, Any]) -> bool:
+    """state_v_first."""
     if given:
         raise ValueError(
             "state_v_first and transpose_state_layout are one option under two names: pass the "
@@ -135,7 +133,8 @@ def chunk_kda(
     chunk_size = 64
     A_log = dt_bias = None
     if kwargs:
-        state_v_first = _state_v_first(state_v_first, kwargs)
+        if "transpose_state_layout" in kwargs:
+            state_v_first = _under_its_old_name(state_v_first, kwargs)
         chunk_size = kwargs.get("chunk_size", 64)
         if use_gate_in_kernel:
             A_log, dt_bias = kwargs.get("A_log"), kwargs.get("dt_bias")
@@ -190,7 +189,8 @@ def fused_recurrent_kda(
     :func:`kda.torch.fused_recurrent_kda_fwd`, on a pool of states.
     """
     if kwargs:
-        state_v_first = _state_v_first(state_v_first, kwargs)
+        if "transpose_state_layout" in kwargs:
+            state_v_first = _under_its_old_name(state_v_first, kwargs)
         paged = {name: kwargs[name] for name in _PAGED if name in kwargs}
         if paged:
             paged.setdefault("inplace_final_state", "ssm_state_indices" in paged)

@@ -78,7 +78,7 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
         )
 
 
-_checked: Known[_call.Ready] = {}
+_ready: Known[_call.Ready] = {}
 
 
 def flash_kda_fwd(
@@ -116,7 +116,7 @@ def flash_kda_fwd(
         there.append(out)
         if final_state is not None and not in_place:
             there.append(final_state)
-        for same, ready in _checked.get(key, ()):
+        for same, ready in _ready.get(key, ()):
             if same(*there):
                 return _call.launch(ready, tensors, out, final_state)
     t = Tensors(*tensors)
@@ -135,6 +135,6 @@ def flash_kda_fwd(
     _check(t, out, final_state)
     if traced:
         return _ops.forward_out(rule, t, out, final_state)
-    ready = _ops.ready_for(rule, t, final_state is not None)
-    remember(_checked, key, there, ready)
+    ready = _call.prepare(rule, t, final_state is not None)
+    remember(_ready, key, there, ready)
     _call.launch(ready, tensors, out, final_state)

@@ -72,7 +72,7 @@ def _run(
             f"out is {o.dtype} on {o.device} with strides {list(o.stride())}; it must be "
             f"contiguous and, as q, {t.q.dtype} on {t.q.device}"
         )
-    ready = _ops.ready_for(rule, t, True, None if slots is None else Slots(*slots))
+    ready = _call.prepare(rule, t, True, None if slots is None else Slots(*slots))
     remember(_ready, key, there, ready)
     _call.launch(ready, tensors, o, state, slots)
     return o

@@ -1,0 +1,372 @@
+"""A call like one before skips its checks; what makes it another call must not.  No GPU."""
+
+import ctypes
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from launching import inputs  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+import kda  # noqa: E402
+from kda import tensors  # noqa: E402
+from kda.torch import (  # noqa: E402
+    _call,
+    _ops,
+    _tensors,
+    chunk_kda,
+    flash,
+    flash_kda_fwd,
+    fused_recurrent_kda,
+    fused_recurrent_kda_fwd,
+    paged_kda,
+)
+
+POOL = torch.zeros(9, 4, 64, 32)
+SLOTS = torch.tensor([4, -1, 7], dtype=torch.int32)
+
+
+def through_flash(q, k, v, g, beta, A_log=None, dt_bias=None, initial_state=None):
+    out = torch.empty(v.shape, dtype=q.dtype)
+    if A_log is None:
+        A_log, dt_bias = torch.zeros(4), torch.zeros(4, 64)
+    flash_kda_fwd(q, k, v, g, beta, 1.0, out, A_log, dt_bias, -5.0, initial_state)
+    return out
+
+
+CALLS = {
+    "chunk_kda": chunk_kda,
+    "fused_recurrent_kda": fused_recurrent_kda,
+    "fused_recurrent_kda_fwd": lambda *x, **words: fused_recurrent_kda_fwd(
+        *x, initial_state=POOL, ssm_state_indices=SLOTS, **words
+    ),
+    "paged_kda": lambda *x, **words: paged_kda(*x, POOL, SLOTS, **words),
+    "flash_kda_fwd": through_flash,
+}
+each = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+@pytest.fixture
+def prepared(launches, monkeypatch):
+    """Counts the calls that were not remembered."""
+    made, prepare = [], _call.prepare
+    monkeypatch.setattr(_call, "prepare", lambda *x: made.append(x) or prepare(*x))
+    monkeypatch.setattr(flash, "_check", lambda *_: None)
+    launches.prepared = made
+    return launches
+
+
+@each
+def test_a_second_call_is_remembered(prepared, call):
+    call(*inputs())
+    x = inputs()
+    call(*x)
+    assert len(prepared.prepared) == 1
+    f = prepared[1]
+    assert [f.q, f.k, f.v, f.g, f.beta] == [y.data_ptr() for y in x]
+
+
+@each
+@pytest.mark.parametrize("n, name", list(enumerate(("q", "k", "v", "g", "beta"))))
+def test_other_strides_are_another_call(prepared, call, n, name):
+    x = list(inputs())
+    call(*x)
+    shape = list(x[n].shape)
+    shape[2] += 3
+    x[n] = torch.zeros(shape, dtype=torch.bfloat16)[:, :, : shape[2] - 3]
+    call(*x)
+    strides = getattr(prepared[1], f"{name}_strides")
+    assert (strides.sequence, strides.token, strides.head) == x[n].stride()[:3]
+    call(*inputs())  # the first is still known
+    assert bytes(getattr(prepared[2], f"{name}_strides")) == bytes(
+        getattr(prepared[0], f"{name}_strides")
+    )
+
+
+@each
+def test_other_types_are_another_call(prepared, call):
+    call(*inputs())
+    q, k, v, g, beta = inputs()
+    call(q, k, v, g.float(), beta.half())
+    assert prepared.problem.gate_type is kda.DType.f32
+    assert prepared.problem.beta_type is kda.DType.f16
+    call(*inputs(dtype=torch.float16))
+    assert prepared.problem.qkv_type is kda.DType.f16 and len(prepared.prepared) == 3
+
+
+@each
+def test_another_device_is_checked(prepared, call, monkeypatch):
+    call(*inputs())
+    monkeypatch.setattr(_call, "check", _tensors.check)
+    call(*inputs())  # known, so not checked
+    for n in range(1, 5):
+        x = list(inputs())
+        x[n] = x[n].to("meta")
+        with pytest.raises(ValueError, match="kda runs on CUDA devices|out is .* on meta"):
+            call(*x)
+
+
+@pytest.mark.parametrize("call", list(CALLS.values())[:4], ids=list(CALLS)[:4])
+def test_other_shapes_are_checked(prepared, call):
+    call(*inputs())
+    q, k, v, g, beta = inputs()
+    for wrong in (
+        (q, k[..., :32], v, g, beta),
+        (q, k, v[:, :, :3], g, beta),
+        (q, k, v, g[:, :, :2], beta),
+        (q, k, v, g, beta[:, :, :2]),
+    ):
+        with pytest.raises(AssertionError, match="must be|multiple"):
+            call(*wrong)
+    assert len(prepared) == 1
+
+
+@each
+def test_gradients_are_refused_by_remembered_calls_too(prepared, call):
+    with torch.inference_mode(False):
+        x = inputs()
+        x[2].requires_grad_()
+        with torch.no_grad():
+            call(*x)
+            call(*x)
+        call(*inputs())
+        with pytest.raises(NotImplementedError, match="v requires a gradient"):
+            call(*x)
+        call(*inputs())
+        with pytest.raises(NotImplementedError, match="v requires a gradient"):
+            call(*x)
+    assert len(prepared) == 4
+
+
+def test_one_tensor_less_is_another_call(prepared):
+    """A_log of [4] and dt_bias of [4 * 1] look alike."""
+    x = inputs(K=1)
+    one = torch.zeros(4)
+    words = {"use_gate_in_kernel": True, "lower_bound": -5.0}
+    for names in ((), ("A_log",), ("dt_bias",), ("A_log", "dt_bias"), ("dt_bias",)):
+        chunk_kda(*x, **words, **{name: one.clone() for name in names})
+        f = prepared[-1]
+        assert (bool(f.A_log), bool(f.dt_bias)) == ("A_log" in names, "dt_bias" in names)
+
+
+@pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda])
+def test_words_are_part_of_a_call(prepared, call):
+    call(*inputs())
+    for word in ("use_qk_l2norm_in_kernel", "use_beta_sigmoid_in_kernel", "state_v_first"):
+        call(*inputs(), **{word: True})
+    call(*inputs(), scale=2.0)
+    assert prepared.problem.scale == 2.0 and len(prepared.prepared) == 5
+    assert call(*inputs(), output_final_state=True)[1] is not None
+    assert call(*inputs())[1] is None
+    with pytest.raises(ValueError, match="allow_neg_eigval=True needs"):
+        call(*inputs(), allow_neg_eigval=True)
+
+
+def test_a_parameter_that_changes_its_type_is_read_anew(prepared):
+    """As module.half() does, and the parameter stays the same object."""
+    x = inputs()
+    A_log = torch.nn.Parameter(torch.full((4,), 3.5), requires_grad=False)
+    words = {"A_log": A_log, "use_gate_in_kernel": True}
+    read = []
+    prepared.look = lambda f: read.append(ctypes.c_float.from_address(f.A_log).value)
+    chunk_kda(*x, **words)
+    assert prepared[-1].A_log == A_log.data_ptr()
+    A_log.data = A_log.data.half()
+    for _ in range(3):
+        chunk_kda(*x, **words)
+        assert prepared[-1].A_log != A_log.data_ptr()
+    # The copy in float32 was there while the call was made.
+    assert read == [3.5] * 4
+
+
+def test_a_pool_that_moves_or_grows(prepared):
+    x = inputs()
+    for pool, slots in (
+        (POOL, SLOTS),
+        (torch.zeros(20, 4, 64, 32), SLOTS),
+        (torch.zeros(20, 5, 64, 32)[:, :4], SLOTS.clone()),
+        (POOL, torch.zeros(3, 2, dtype=torch.int32)[:, 0]),  # apart: copied
+    ):
+        for _ in range(2):
+            fused_recurrent_kda_fwd(*x, initial_state=pool, ssm_state_indices=slots)
+            f = prepared[-1]
+            assert (f.pool.slots, f.pool.stride) == (pool.shape[0], pool.stride(0))
+            assert f.initial_state == f.final_state == pool.data_ptr()
+            assert (f.pool.indices.data == slots.data_ptr()) == slots.is_contiguous()
+
+
+def test_what_the_library_checks_it_checks_every_time(prepared):
+    x = inputs()
+    paged_kda(*x, POOL, SLOTS, out=torch.zeros_like(x[2]))
+    with pytest.raises(AssertionError, match="o and v are the same memory"):
+        paged_kda(*x, POOL, SLOTS, out=x[2].view_as(x[2]))
+    assert len(prepared.prepared) == 1
+
+
+def test_out_is_checked(prepared):
+    x = inputs()
+    paged_kda(*x, POOL, SLOTS, out=torch.zeros_like(x[2]))
+    with pytest.raises(ValueError, match="out is torch.float32"):
+        paged_kda(*x, POOL, SLOTS, out=torch.zeros(x[2].shape))
+    with pytest.raises(AssertionError, match=r"out is \[3, 1, 4, 33\]"):
+        paged_kda(*x, POOL, SLOTS, out=torch.zeros(3, 1, 4, 33, dtype=torch.bfloat16))
+
+
+class Watching(TorchDispatchMode):
+    """Sees operators, and gives what their fake kernels would."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), words=None):
+        self.seen.append(str(function))
+        if "kda" not in str(function):
+            return function(*arguments, **(words or {}))
+        return arguments[2].clone(), arguments[2].new_empty(0)
+
+
+def test_a_mode_sees_the_operator_of_a_remembered_call(prepared):
+    chunk_kda(*inputs())
+    with Watching() as watching:
+        chunk_kda(*inputs())
+    assert "kda.forward.default" in watching.seen and len(prepared) == 1
+
+
+def test_an_operator_is_remembered_too(prepared):
+    """By what it is given inside of compiled code, where every call goes through it."""
+    t = _tensors.Tensors(*inputs(), None, None, None, None)
+    rule = _call.Rule(0.0, kda.Gate.log_decay, -5.0, False, False, False, False, torch.float32)
+    ready = _ops.ready_for(rule, t, True)
+    assert _ops.ready_for(rule, _tensors.Tensors(*inputs(), *t[5:]), True) is ready
+    for other in (
+        (rule._replace(l2norm_qk=True), t, True),
+        (rule, t, False),
+        (rule, t._replace(g=t.g.float()), True),
+        (rule, t._replace(A_log=torch.zeros(4)), True),
+    ):
+        assert _ops.ready_for(*other) is not ready
+    assert len(prepared.prepared) == 5
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_tracing_sees_the_operator_of_a_remembered_call(prepared, strict):
+    class Layer(torch.nn.Module):
+        def forward(self, *x):
+            return chunk_kda(*x, output_final_state=True)
+
+    with torch.inference_mode(False), torch.no_grad():
+        x = inputs()
+        chunk_kda(*x, output_final_state=True)
+        exported = torch.export.export(Layer(), x, strict=strict)
+    assert "torch.ops.kda.forward.default" in exported.graph_module.code
+    assert len(prepared) == 1
+
+
+def test_threads_pack_their_own_pointers(prepared):
+    chunk_kda(*inputs(), output_final_state=True)
+    wrong, mine = [], threading.local()
+    prepared.look = lambda f: setattr(mine, "last", (f.q, f.k, f.v, f.g, f.beta, f.o))
+
+    def work():
+        with torch.inference_mode():
+            for _ in range(300):
+                x = inputs()
+                o, _ = chunk_kda(*x, output_final_state=True)
+                if mine.last != tuple(y.data_ptr() for y in (*x, o)):
+                    wrong.append(mine.last)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and len(prepared) == 1201
+
+
+def test_many_lengths_are_remembered_at_once(prepared):
+    for _ in range(2):
+        for T in range(1, 30):
+            chunk_kda(*inputs(T=T))
+            assert prepared[-1].tokens == 3 * T
+    assert len(prepared.prepared) == 29
+
+
+@pytest.fixture
+def viewed(monkeypatch):
+    """The names that Plan.run looked at; CPU tensors pass for CUDA's."""
+    seen = []
+
+    def view(name, x):
+        seen.append(name)
+        kind = tensors._TORCH_TYPES[str(x.dtype)]
+        return tensors.View(x.data_ptr(), tuple(x.shape), tuple(x.stride()), kind, x)
+
+    monkeypatch.setattr(tensors, "_of_torch", view)
+    return seen
+
+
+def run_of(**changed):
+    new = lambda *shape: torch.zeros(shape, dtype=torch.bfloat16)  # noqa: E731
+    return {
+        "q": new(24, 2, 64), "k": new(24, 2, 64), "v": new(24, 4, 32), "g": new(24, 4, 64),
+        "beta": new(24, 4), "o": new(24, 4, 32), "initial_state": torch.zeros(3, 4, 32, 64),
+        "final_state": torch.zeros(3, 4, 32, 64), "workspace": 1 << 20, "sequences": 3, "stream": 0,
+        **changed,
+    }  # fmt: skip
+
+
+def test_a_plan_looks_at_torch_tensors_once(small_plan, viewed):
+    def run(**changed):
+        viewed.clear()
+        with pytest.raises(kda.Unsupported):  # the library's last check
+            small_plan.run(**run_of(**changed))
+        return len(viewed)
+
+    assert run() == 8
+    assert run() == 0
+    wide = torch.zeros(24, 4, 64, dtype=torch.bfloat16)
+    assert run(k=wide[:, :2]) == 8 and run(k=wide[:, :2]) == 0
+    assert run(A_log=torch.zeros(4)) == 9
+    assert run(sequences=1, initial_state=torch.zeros(1, 4, 32, 64),
+               final_state=torch.zeros(1, 4, 32, 64)) == 8  # fmt: skip
+    state = torch.zeros(3, 4, 32, 64)
+    assert run(initial_state=state, final_state=state) == 8
+    assert run(initial_state=state, final_state=state) == 0
+    assert run(k=wide.data_ptr()) == 7  # an address is looked at every time
+    assert run(k=wide.data_ptr()) == 7
+    assert run() == 0
+
+
+@pytest.mark.parametrize(
+    "changed, words",
+    [
+        ({"k": torch.zeros(24, 2, 64)}, "k is torch.float32|k is f32"),
+        ({"k": torch.zeros(23, 2, 64, dtype=torch.bfloat16)}, "k has the shape"),
+        ({"k": torch.zeros(24, 64, 2, dtype=torch.bfloat16).mT}, "last dimension"),
+        ({"sequences": 5}, "initial_state has the shape|sequences = 5"),
+        ({"final_state": torch.zeros(3, 4, 64, 32)}, "final_state has the shape"),
+    ],
+)
+def test_a_plan_that_knows_a_run_refuses_another(small_plan, viewed, changed, words):
+    for _ in range(2):
+        with pytest.raises(kda.Unsupported):
+            small_plan.run(**run_of())
+    with pytest.raises(ValueError, match=words):
+        small_plan.run(**run_of(**changed))
+    with pytest.raises(ValueError, match="o and q are the same memory|o has the shape"):
+        q = torch.zeros(24, 2, 64, dtype=torch.bfloat16)
+        small_plan.run(**run_of(q=q, o=q))
+
+
+def test_a_plan_asks_for_no_gradients(small_plan, viewed):
+    x = run_of(k=torch.zeros(24, 2, 64, dtype=torch.bfloat16).requires_grad_())
+    for _ in range(2):
+        with pytest.raises(kda.Unsupported):
+            small_plan.run(**x)
+    viewed.clear()
+    with pytest.raises(kda.Unsupported):
+        small_plan.run(**x)
+    assert not viewed
