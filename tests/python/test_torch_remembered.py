@@ -286,6 +286,14 @@ def test_threads_pack_their_own_pointers(prepared):
     assert not wrong and len(prepared) == 1201
 
 
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_outputs_are_those_of_the_mode(prepared, mode):
+    with torch.inference_mode(False), mode():
+        for _ in range(2):
+            for y in chunk_kda(*inputs(), output_final_state=True):
+                assert y.is_inference() == (mode is torch.inference_mode) and not y.requires_grad
+
+
 def test_many_lengths_are_remembered_at_once(prepared):
     for _ in range(2):
         for T in range(1, 30):

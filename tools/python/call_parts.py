@@ -96,11 +96,12 @@ def parts_of(name: str, rows: int, tokens: int, device: str, rounds: int) -> lis
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     lib = _abi.library()
     run = lib.kda_plan_run
-    seen, made, empty = Seen(run), [], _call._empty
+    seen, empty = Seen(run), _call._empty
+    made: list[tuple[tuple[Any, ...], torch.Tensor]] = []  # alive while its kda_plan_run is repeated
 
     def kept(*like: Any) -> torch.Tensor:
-        made.append(like)
-        return empty(*like)
+        made.append((like, empty(*like)))
+        return made[-1][1]
 
     if name == "Plan.run":
         call = plan_run(words)
@@ -119,12 +120,10 @@ def parts_of(name: str, rows: int, tokens: int, device: str, rounds: int) -> lis
         call()
     wait()
 
-    handle, forward, memory, size, stream = seen.last
-    held = empty((size.value,), (1,), torch.uint8) if made and size.value else None
-    memory = held.data_ptr() if held is not None else memory
     total = best_us(call, rounds, wait)
-    library = best_us(lambda: run(handle, forward, memory, size, stream), rounds, wait)
-    allocation = best_us(lambda: [empty(*like) for like in made], rounds, wait) if made else 0.0
+    library = best_us(lambda: run(*seen.last), rounds, wait)
+    likes = [like for like, _ in made]
+    allocation = best_us(lambda: [empty(*like) for like in likes], rounds, wait) if likes else 0.0
     return [total, library, allocation, total - library - allocation]
 
 

@@ -140,6 +140,32 @@ def test_threads_and_streams():
     assert not wrong
 
 
+def test_remembered_calls_take_other_strides_and_types():
+    case = Case((96,), K=128, V=128, initial_state=True)
+    x = inputs(case)
+    want = call(case, x)
+    apart = {}
+    for name, y in x.tensors.items():
+        wide = torch.full((*y.shape[:2], y.shape[2] + 1, *y.shape[3:]), 7.0).to(y)
+        apart[name] = wide[:, :, 1:]
+        apart[name].copy_(y)
+    single = {name: y.float() if name in ("g", "beta") else y for name, y in x.tensors.items()}
+    for _ in range(3):
+        for tensors in (x.tensors, apart, single):
+            for y, wanted in zip(kda.torch.chunk_kda(**tensors, **x.words), want):
+                assert (y - wanted).norm() <= 0.005 * wanted.norm()
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_outputs_are_those_of_the_mode(mode):
+    x = inputs(Case((33,)))
+    with torch.inference_mode(False), mode():
+        for _ in range(2):
+            o, _ = kda.torch.chunk_kda(**{name: y.clone() for name, y in x.tensors.items()})
+            assert o.is_inference() == (mode is torch.inference_mode) and not o.requires_grad
+            assert o.is_contiguous() and o.device == x.tensors["q"].device
+
+
 def test_memory_goes_back_to_torch():
     x = inputs(Case((2048,), K=128, V=128, H=8))
     kda.torch.chunk_kda(**x.tensors)
