@@ -97,7 +97,9 @@ def parts_of(name: str, rows: int, tokens: int, device: str, rounds: int) -> lis
     lib = _abi.library()
     run = lib.kda_plan_run
     seen, empty = Seen(run), _call._empty
-    made: list[tuple[tuple[Any, ...], torch.Tensor]] = []  # alive while its kda_plan_run is repeated
+    made: list[
+        tuple[tuple[Any, ...], torch.Tensor]
+    ] = []  # alive while its kda_plan_run is repeated
 
     def kept(*like: Any) -> torch.Tensor:
         made.append((like, empty(*like)))

@@ -188,16 +188,29 @@ def _context_was_missing(index: int) -> bool:
     return True
 
 
-def _enqueue(
+def launch(
     r: Ready,
     t: tuple[Any, ...],
-    o: Tensor,
-    state: Optional[Tensor],
+    o: Optional[Tensor] = None,
+    state: Optional[Tensor] = None,
     slots: Optional[tuple[Any, ...]] = None,
-) -> None:
-    """On torch's current stream; r's device is the current one."""
+    zeroed: bool = False,
+) -> tuple[Tensor, Optional[Tensor]]:
+    """Enqueues on torch's current stream what writes o and state, and returns them.
+
+    What is not given of them is allocated, o as zeros if asked.
+    """
+    if r.index != _current_device():
+        with torch.cuda.device(r.index):
+            return launch(r, t, o, state, slots, zeroed)
+    if o is None:
+        o = _empty(*r.o)
+        if zeroed:
+            o.zero_()
+    if state is None and r.state is not None:
+        state = _empty(*r.state)
     if r.plan is None:
-        return
+        return o, state
     if r.repair is not None:
         t = r.repair(Tensors(*t))
     pack, head, tail = r.form
@@ -232,39 +245,4 @@ def _enqueue(
         code = r.run(r.handle, forward, memory, r.workspace_bytes, _current_stream(r.index))
     if code:
         raise _abi.error_of(code)
-
-
-def launch(
-    r: Ready,
-    t: tuple[Any, ...],
-    o: Tensor,
-    state: Optional[Tensor],
-    slots: Optional[tuple[Any, ...]] = None,
-) -> None:
-    """Enqueues on torch's current stream; o and state are written."""
-    if r.index == _current_device():
-        return _enqueue(r, t, o, state, slots)
-    with torch.cuda.device(r.index):
-        _enqueue(r, t, o, state, slots)
-
-
-def new_output(r: Ready, zeroed: bool) -> Tensor:
-    """An o of r's, on its device."""
-    if r.index != _current_device():
-        with torch.cuda.device(r.index):
-            return new_output(r, zeroed)
-    o = _empty(*r.o)
-    return o.zero_() if zeroed else o
-
-
-def run(r: Ready, t: tuple[Any, ...], zeroed: bool) -> tuple[Tensor, Optional[Tensor]]:
-    """Allocates the outputs, o as zeros if asked, and launches."""
-    if r.index != _current_device():
-        with torch.cuda.device(r.index):
-            return run(r, t, zeroed)
-    o = _empty(*r.o)
-    if zeroed:
-        o.zero_()
-    state = None if r.state is None else _empty(*r.state)
-    _enqueue(r, t, o, state)
     return o, state

@@ -118,7 +118,7 @@ def _forward_cuda(*arguments: Any) -> tuple[Tensor, Tensor]:
     *most, final_state, zeroed = arguments
     t = Tensors(*most[:9])
     rule = _rule_of(most[9:], torch.float32)
-    o, state = _call.run(ready_for(rule, t, final_state), t, zeroed)
+    o, state = _call.launch(ready_for(rule, t, final_state), t, zeroed=zeroed)
     return o, t.q.new_empty(0, dtype=torch.float32) if state is None else state
 
 

@@ -50,7 +50,7 @@ def _run(
             zeroed = not _covers_all(cu_seqlens_cpu, tensors[0].shape[1])
         for same, ready in _ready.get(key, ()):
             if same(*there):
-                return _call.run(ready, tensors, zeroed)
+                return _call.launch(ready, tensors, zeroed=zeroed)
     w, t = Words(*words), Tensors(*tensors)
     _ops.refuse_gradients(name, t)
     if traced:
@@ -59,7 +59,7 @@ def _run(
     check(w, t)
     ready = _call.prepare(rule_of(w), t, w.output_final_state)
     remember(_ready, key, there, ready)
-    return _call.run(ready, tensors, zeroed)
+    return _call.launch(ready, tensors, zeroed=zeroed)
 
 
 def _under_its_old_name(given: bool, kwargs: dict[str, Any]) -> bool:

@@ -118,7 +118,8 @@ def flash_kda_fwd(
             there.append(final_state)
         for same, ready in _ready.get(key, ()):
             if same(*there):
-                return _call.launch(ready, tensors, out, final_state)
+                _call.launch(ready, tensors, out, final_state)
+                return
     t = Tensors(*tensors)
     _ops.refuse_gradients("flash_kda_fwd", t)
     state = final_state if final_state is not None else initial_state
@@ -134,7 +135,8 @@ def flash_kda_fwd(
     )
     _check(t, out, final_state)
     if traced:
-        return _ops.forward_out(rule, t, out, final_state)
+        _ops.forward_out(rule, t, out, final_state)
+        return
     ready = _call.prepare(rule, t, final_state is not None)
     remember(_ready, key, there, ready)
     _call.launch(ready, tensors, out, final_state)
