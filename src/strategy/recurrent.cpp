@@ -47,8 +47,26 @@ double mean_length(const Problem& problem) {
   return static_cast<double>(problem.max_tokens) / problem.max_sequences;
 }
 
+// For one token a sequence of f32 states in [V, K], where they are few or many to the device:
+// eight channels a lane, and blocks small (measured on an H200: 1 sequence of 32 heads 3.5 us for
+// 4.4, 64 69 for 72, 256 275 for 287; 8 sequences are between and better off without).
+bool takes_small_blocks(const Problem& problem, const device::Device& device) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
+  return mean_length(problem) <= 1 && shape.state_value_first &&
+         shape.state_type == abi::DType::f32 &&
+         (heads <= device.multiprocessors || heads >= 8.0 * device.multiprocessors);
+}
+
 Tuning default_tuning(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
+  if (takes_small_blocks(problem, device)) {
+    const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
+    const bool few = heads <= device.multiprocessors;
+    Tuning tuning{.threads = few ? 128 : 64, .lanes = 4, .columns = few ? 1 : 2, .stages = 1};
+    while (tuning.lanes < 32 && tuning.lanes * 8 < shape.key_dim) tuning.lanes *= 2;
+    return tuning;
+  }
   const bool decodes = mean_length(problem) <= kFewTokens;
   Tuning tuning;
   tuning.stages = decodes ? 1 : 2;

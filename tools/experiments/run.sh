@@ -15,7 +15,7 @@ build() {  # build <program> <source> <options...>
   [[ -x $built/$program ]]
 }
 
-programs=(wgmma cluster pipes vote_16 vote_32 groups_1 groups_4 chain_16 chain_32 chain_64)
+programs=(wgmma cluster pipes rewrite vote_16 vote_32 groups_1 groups_4 chain_16 chain_32 chain_64)
 pids=()
 for program in "${programs[@]}"; do
   chunk=${program#*_}
