@@ -121,7 +121,7 @@ TEST_CASE("a search times a mixed problem on mixed lengths", "[strategy]") {
   CHECK(lengths.front() == 1);
   CHECK(lengths[255] == 1);
   CHECK(lengths.back() == 8192);
-  const auto even = tune::usual_lengths(problem_in_words("T=100 N=3 varlen=1"));
+  const auto even = tune::usual_lengths(problem_in_words("T=100 N=3 H=1 varlen=1"));
   CHECK(even == std::vector<std::int64_t>{33, 33, 34});
 }
 
