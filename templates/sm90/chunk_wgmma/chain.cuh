@@ -82,9 +82,11 @@ struct Chain {
     u32 slots;     // shared addresses
     u32 barriers;  // full, then empty, of each slot
 
-    KDA_DEVICE explicit Ring(void* memory)
-        : slots(ptx::shared_address(memory)),
-          barriers(ptx::shared_address(memory) + stages * Chain::slot.bytes) {}
+    KDA_DEVICE explicit Ring(void* memory) : slots(ptx::shared_address(memory)) {
+      // Within a loop over tasks the compiler would rather compute it for every chunk.
+      if constexpr (leaves_short) asm volatile("" : "+r"(slots));
+      barriers = slots + stages * Chain::slot.bytes;
+    }
 
     // By one thread, before the block meets.  Arrivals that fill a slot: the thread that feeds
     // factors, and every lane of the warp that feeds v.
