@@ -80,8 +80,8 @@ struct Problem {
       false;  // speculative decoding: keep the state after every token, not the last
   int checkpoint_tokens = 0;  // keep it after each multiple of so many tokens, >= 64, too; 0: no
   bool zero_padding = false;  // outputs of padding become zero; otherwise they stay as they are
-  // varlen: runs pack sequences of a few tokens beside long ones.  Measurements tell such problems
-  // apart; the cost model does not yet.
+  // varlen: runs pack sequences of a few tokens beside long ones.  Planned as one long sequence and
+  // others of a token each; short ones may then be served apart.  Right for any lengths.
   bool mixed_lengths = false;
 
   // Dense runs of chunk strategies may also bring out w and u (Forward), of chunks of 16, 32 or 64

@@ -76,7 +76,7 @@ Result<tune::Record> search(const Problem& problem, const device::Device& device
   how.scope.tuning = options.tuning;
   how.time_limit_seconds = options.time_limit_seconds;
   Result<tune::SearchResult> found =
-      tune::search(problem, tune::even_lengths(problem), device, cache, measurer, how);
+      tune::search(problem, tune::usual_lengths(problem), device, cache, measurer, how);
   if (!found) return found.status();
   return std::move(found->record);
 }

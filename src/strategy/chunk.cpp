@@ -12,6 +12,7 @@
 #include "compose/workspace.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/lengths.hpp"
 #include "strategy/pool_states.hpp"
 
 namespace kda::strategy {
@@ -131,14 +132,14 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk::tunables);
-  const double length = static_cast<double>(problem.max_tokens) / problem.max_sequences;
   const double wide = problem.qkv_type == DType::f32 ? 4 : 1;
   const double step = 0.4 + 0.04 * tuning.chunk * problem.key_dim / 128.0 * wide;
   const double blocks =
       static_cast<double>(problem.max_sequences) * problem.value_heads * tuning.shards;
   const double waves = std::max(1.0, blocks / (2.0 * std::max(device.multiprocessors, 1)));
+  const double one = step * (longest_length(problem) / tuning.chunk + 1);
   return 11.0 + factor_microseconds(problem, device, tuning.chunk) +
-         waves * step * (length / tuning.chunk + 1);
+         (is_mixed(problem) ? one + waves * kShortMicroseconds : waves * one);
 }
 
 }  // namespace

@@ -94,6 +94,16 @@ Status check_blocks(std::string_view name, const Problem& problem, int shards) {
               name, problem.max_sequences, problem.value_heads, shards, blocks)};
 }
 
+namespace {
+
+// What a kernel is specialised on, and the length of the sequences it leaves where there is one.
+std::string prelude_of(const abi::Shape& shape, tunable::Values values, int short_tokens) {
+  if (short_tokens > 1) values.emplace_back("short_tokens", short_tokens);
+  return compose::prelude(shape, values);
+}
+
+}  // namespace
+
 compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning,
                              const FactorSlices& slices) {
   const abi::Shape shape = problem::shape_of(problem);
@@ -101,8 +111,9 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
   stage.name = "prepare";
   stage.file = "chunk/prepare.cu";
   stage.entry = "kda_chunk_prepare";
-  stage.prelude = compose::prelude(
-      shape, {{"chunk", tuning.chunk}, {"prepare_threads", tuning.prepare_threads}});
+  stage.prelude =
+      prelude_of(shape, {{"chunk", tuning.chunk}, {"prepare_threads", tuning.prepare_threads}},
+                 tuning.short_tokens);
   stage.threads = static_cast<unsigned>(tuning.prepare_threads);
   stage.shared_bytes = static_cast<std::size_t>(abi::chunk::prepare_shared_bytes(shape, tuning));
   stage.bind = [problem, slices, chunk = tuning.chunk](const Run& run, Launch& launch) {
@@ -132,21 +143,21 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
   const abi::Shape shape = problem::shape_of(problem);
   stage.file = "chunk/prepare_group.cu";
   stage.entry = "kda_chunk_prepare_group";
-  stage.prelude = compose::prelude(shape, {{"groups", 1}});
+  stage.prelude = prelude_of(shape, {{"groups", 1}}, tuning.short_tokens);
   stage.threads = abi::factors::threads;
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape));
   return stage;
 }
 
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
-                                    const FactorSlices& slices, int reserved) {
+                                    const FactorSlices& slices, int reserved, int short_tokens) {
   const abi::Shape shape = problem::shape_of(problem);
   const int groups = abi::factors::most_groups(shape, static_cast<int>(device.shared_per_block));
   compose::Stage stage;
   stage.name = "prepare";
   stage.file = "chunk/prepare_beside.cu";
   stage.entry = "kda_chunk_prepare_beside";
-  stage.prelude = compose::prelude(shape, {{"groups", groups}});
+  stage.prelude = prelude_of(shape, {{"groups", groups}}, short_tokens);
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
   stage.shared_bytes =
       static_cast<std::size_t>(abi::factors::group_bytes(shape)) * static_cast<std::size_t>(groups);

@@ -53,14 +53,18 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
                                     const FactorSlices& slices);
 
 // The same, by groups, for a recurrence that runs beside it on `reserved` multiprocessors a
-// (sequence, value head).  The slices have flags.
+// (sequence, value head).  The slices have flags.  short_tokens: as of abi::chunk::PrepareTuning.
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
-                                    const FactorSlices& slices, int reserved);
+                                    const FactorSlices& slices, int reserved, int short_tokens);
 
 // Microseconds to prepare and to stream the factors: the larger of their traffic, with the inputs,
 // the outputs and the states moved once, and of the prepare stage's instructions (measured on an
 // H200: 4.4 us of a multiprocessor for 32 tokens of 128 channels).
 double factor_microseconds(const Problem& problem, const device::Device& device, int chunk);
+
+// A block of one chunk takes a multiprocessor so long, waiting for its state: 256 decodes by chunks
+// beside a prefill, measured on an H200.
+constexpr double kShortMicroseconds = 8;
 
 // The two apart, on a Hopper: hopper_prepare_stage (2.05 us where groups prepare), and what reading
 // the factors and v, writing o and moving the states take.

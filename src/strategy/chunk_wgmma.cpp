@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "abi/chunk_wgmma.h"
 #include "compose/prelude.hpp"
@@ -11,7 +12,9 @@
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/lengths.hpp"
 #include "strategy/pool_states.hpp"
+#include "strategy/recurrent.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -75,8 +78,12 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
               blocks_of(problem, tuning), device.multiprocessors, device.multiprocessors * 3 / 4)};
 }
 
-double length_of(const Problem& problem) {
-  return static_cast<double>(problem.max_tokens) / problem.max_sequences;
+Status check_short(const Problem& problem, const Tuning& tuning) {
+  if (tuning.short_tokens == 1 || problem.varlen) return {};
+  return {Code::unsupported,
+          fmt::format("strategy chunk_wgmma: short_tokens={}, but varlen = false: sequences of a "
+                      "dense run are equal; short_tokens=1 does",
+                      tuning.short_tokens)};
 }
 
 // The factors, then the chain of chunks of one sequence in waves of blocks or its traffic (measured
@@ -86,7 +93,8 @@ double one_by_one_microseconds(const Problem& problem, const device::Device& dev
   const double step = 0.2 + 0.011 * tuning.chunk;
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
-  const double chain = waves * step * (length_of(problem) / tuning.chunk + 1);
+  const double one = step * (longest_length(problem) / tuning.chunk + 1);
+  const double chain = is_mixed(problem) ? one + waves * kShortMicroseconds : waves * one;
   return 11.0 + prepare_microseconds(problem, device, tuning.chunk) +
          std::max(chain, stream_microseconds(problem, device, tuning.chunk));
 }
@@ -96,24 +104,49 @@ double one_by_one_microseconds(const Problem& problem, const device::Device& dev
 double at_once_microseconds(const Problem& problem, const device::Device& device,
                             const Tuning& tuning) {
   const double step = tuning.warpgroups == 1 ? 0.57 : 0.95;
-  const double chain = step * (length_of(problem) / tuning.chunk + 1);
+  const double chain = step * (longest_length(problem) / tuning.chunk + 1);
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max(all - static_cast<double>(blocks_of(problem, tuning)), 1.0);
   const double prepare = 0.93 * prepare_microseconds(problem, device, tuning.chunk) * all / left;
   return 14.0 + 1.05 * std::pow(std::pow(chain, 4) + std::pow(prepare, 4), 0.25);
 }
 
+// The prefill of a mixed pack, and its decodes' states beside the chains (not measured; nine tenths
+// of the bandwidth is what decodes alone reach on an H200).
+double apart_microseconds(const Problem& problem, const device::Device& device,
+                          const Tuning& tuning) {
+  const Problem prefill = longest_alone(problem);
+  const double states = static_cast<double>(problem.max_sequences - 1) * problem.value_heads *
+                        problem.key_dim * problem.value_dim *
+                        abi::bytes_of(problem::shape_of(problem).state_type) *
+                        ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
+  const double prepare = prepare_microseconds(prefill, device, tuning.chunk);
+  return std::max(one_by_one_microseconds(prefill, device, tuning),
+                  15.0 + prepare + stream_microseconds(prefill, device, tuning.chunk) +
+                      states / (0.9 * device.memory_bandwidth) * 1e6);
+}
+
 double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (tuning.short_tokens > 1 && is_mixed(problem)) {
+    return apart_microseconds(problem, device, tuning);
+  }
   return tuning.stages_at_once > 1 ? at_once_microseconds(problem, device, tuning)
                                    : one_by_one_microseconds(problem, device, tuning);
 }
 
+// Up to here the step of all tokens issues no more than moving the state takes (strategy
+// recurrent's cost model, H = 16 and 256 sequences on an H200; not measured).
+constexpr int kShortTokens = 16;
+
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
-// stages at once where that is expected to be faster.
+// stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
+// faster.  How few of such a pack's sequences are long is not known: one warpgroup a block.
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
+  Tuning apart = tuning;
+  apart.short_tokens = kShortTokens;
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
   Tuning at_once = tuning;
   at_once.stages_at_once = 2;
@@ -125,6 +158,10 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
       microseconds(problem, device, at_once) < microseconds(problem, device, tuning)) {
     tuning = at_once;
   }
+  if (is_mixed(problem) &&
+      microseconds(problem, device, apart) < microseconds(problem, device, tuning)) {
+    tuning = apart;
+  }
   return tunable::values_of(tuning, abi::chunk_wgmma::tunables);
 }
 
@@ -132,7 +169,9 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
                                        const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk_wgmma::tunables);
   const abi::Shape shape = problem::shape_of(problem);
-  const abi::chunk::PrepareTuning prepare{tuning.chunk, tuning.prepare_threads};
+  const abi::chunk::PrepareTuning prepare{tuning.chunk, tuning.prepare_threads,
+                                          tuning.short_tokens};
+  const bool apart = tuning.short_tokens > 1;
   if (Status status = check_prepare("chunk_wgmma", problem, prepare, device); !status) {
     return status;
   }
@@ -143,6 +182,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     return status;
   }
   if (Status status = check_beside(problem, device, tuning); !status) return status;
+  if (Status status = check_short(problem, tuning); !status) return status;
   int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
   // More than half of what a multiprocessor has: one block each.
   const int alone = static_cast<int>(device.shared_per_multiprocessor / 2);
@@ -161,10 +201,11 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recipe.strategy = "chunk_wgmma";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
-  recipe.stages.push_back(
-      tuning.stages_at_once > 1
-          ? prepare_beside_stage(problem, device, slices, shards_of(problem, tuning))
-          : hopper_prepare_stage(problem, device, prepare, slices));
+  recipe.stages.push_back(tuning.stages_at_once > 1
+                              ? prepare_beside_stage(problem, device, slices,
+                                                     shards_of(problem, tuning),
+                                                     tuning.short_tokens)
+                              : hopper_prepare_stage(problem, device, prepare, slices));
 
   compose::Stage recurrence;
   recurrence.name = "recurrence";
@@ -174,16 +215,25 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape, tuning));
   recurrence.shared_bytes = static_cast<std::size_t>(bytes);
   recurrence.overlaps_previous = true;
-  recurrence.bind = [problem, slices, shards = shards_of(problem, tuning)](const Run& run,
-                                                                           Launch& launch) {
+  // Beside a stage of short sequences blocks find the long ones; all of them begin at once, for it
+  // begins when they all have.
+  const std::int64_t most = apart ? device.multiprocessors : std::numeric_limits<unsigned>::max();
+  recurrence.bind = [problem, slices, shards = shards_of(problem, tuning), most](const Run& run,
+                                                                                 Launch& launch) {
     abi::chunk::RecurrenceArgs args;
     args.in = problem::inputs_of(problem, run.forward);
     args.out = problem::outputs_of(problem, run.forward);
     args.factors = slices.at(run);
-    launch.grid[0] = static_cast<unsigned>(run.forward.sequences * problem.value_heads * shards);
+    const std::int64_t parts = std::int64_t{run.forward.sequences} * problem.value_heads * shards;
+    launch.grid[0] = static_cast<unsigned>(std::min(parts, most));
     launch.set(args);
   };
   recipe.stages.push_back(std::move(recurrence));
+  if (apart) {
+    Result<compose::Stage> last = short_stage(problem, device, tuning.short_tokens);
+    if (!last) return last.status();
+    recipe.stages.push_back(*std::move(last));
+  }
   return recipe;
 }
 

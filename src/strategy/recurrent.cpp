@@ -9,6 +9,7 @@
 #include "abi/recurrent.h"
 #include "compose/prelude.hpp"
 #include "problem/shape.hpp"
+#include "strategy/lengths.hpp"
 
 namespace kda::strategy {
 
@@ -43,17 +44,13 @@ std::int64_t blocks_of(const Problem& problem, const Geometry& geometry) {
   return std::int64_t{problem.max_sequences} * problem.value_heads * geometry.slices;
 }
 
-double mean_length(const Problem& problem) {
-  return static_cast<double>(problem.max_tokens) / problem.max_sequences;
-}
-
 // For one token a sequence of f32 states in [V, K], where they are few or many to the device:
 // eight channels a lane, and blocks small (measured on an H200: 1 sequence of 32 heads 3.5 us for
 // 4.4, 64 69 for 72, 256 275 for 287; 8 sequences are between and better off without).
 bool takes_small_blocks(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
   const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
-  return mean_length(problem) <= 1 && shape.state_value_first &&
+  return problem.max_tokens <= problem.max_sequences && shape.state_value_first &&
          shape.state_type == abi::DType::f32 &&
          (heads <= device.multiprocessors || heads >= 8.0 * device.multiprocessors);
 }
@@ -133,19 +130,12 @@ Status applicable(const Problem& problem, const device::Device& device) {
                                                          default_tuning(problem, device)));
 }
 
-Result<compose::Recipe> compose(const Problem& problem, const device::Device& device,
-                                const tunable::Values& values) {
-  const abi::Shape shape = problem::shape_of(problem);
-  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::recurrent::tunables);
-  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
-  if (Status status = check_tuning(shape, tuning, geometry); !status) return status;
-  if (Status status = check_grid(problem, geometry); !status) return status;
-
+// Without what it is specialised on.
+compose::Stage step_stage(const Problem& problem, const device::Device& device,
+                          const Tuning& tuning, const Geometry& geometry) {
   compose::Stage step;
-  step.name = "step";
   step.file = "recurrent/step.cu";
   step.entry = "kda_recurrent_step";
-  step.prelude = compose::prelude(shape, values);
   step.threads = static_cast<unsigned>(tuning.threads);
   step.overlaps_previous = device.major >= 9;  // its launch, that is: the kernel waits at its start
   step.bind = [problem, slices = geometry.slices](const compose::Run& run,
@@ -155,11 +145,23 @@ Result<compose::Recipe> compose(const Problem& problem, const device::Device& de
     launch.set(abi::recurrent::StepArgs{problem::inputs_of(problem, run.forward),
                                         problem::outputs_of(problem, run.forward)});
   };
+  return step;
+}
+
+Result<compose::Recipe> compose(const Problem& problem, const device::Device& device,
+                                const tunable::Values& values) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::recurrent::tunables);
+  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
+  if (Status status = check_tuning(shape, tuning, geometry); !status) return status;
+  if (Status status = check_grid(problem, geometry); !status) return status;
 
   compose::Recipe recipe;
   recipe.strategy = "recurrent";
   recipe.tuning = values;
-  recipe.stages.push_back(std::move(step));
+  recipe.stages.push_back(step_stage(problem, device, tuning, geometry));
+  recipe.stages.back().name = "step";
+  recipe.stages.back().prelude = compose::prelude(shape, values);
   return recipe;
 }
 
@@ -198,15 +200,36 @@ double estimate(const Problem& problem, const device::Device& device,
   const double cycles = std::max(kTokenCycles * static_cast<double>(waves), issue);
   const double tokens = mean_length(problem);
   const double fetches = tuning.stages == 1 ? std::ceil(tokens / geometry.tokens) - 1 : 0;
+  const double all =
+      tokens * cycles + std::max(fetches, 0.0) * kFetchCycles * static_cast<double>(waves);
+  // A mixed pack ends with its longest sequence, which is a block's alone.
   const double arithmetic =
-      (tokens * cycles + std::max(fetches, 0.0) * kFetchCycles * static_cast<double>(waves)) /
-      kCyclesPerMicrosecond;
+      std::max(all, longest_length(problem) * kTokenCycles) / kCyclesPerMicrosecond;
   const double bandwidth = std::max(device.memory_bandwidth, 1e9);  // bytes a second
   const double memory = bytes_of(problem, shape) / bandwidth * 1e6;
   return kLaunchMicroseconds + std::max(arithmetic, memory);
 }
 
 }  // namespace
+
+Result<compose::Stage> short_stage(const Problem& problem, const device::Device& device,
+                                   int short_tokens) {
+  // As for many decodes, whatever N and H are: the same kernel serves a smaller problem.
+  Problem shorts = problem;
+  shorts.max_tokens = shorts.max_sequences = 2 * device.multiprocessors;
+  shorts.checkpoint_tokens = 0;  // the first comes after more tokens
+  const abi::Shape shape = problem::shape_of(shorts);
+  const Tuning tuning = default_tuning(shorts, device);
+  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
+  if (Status status = check_grid(problem, geometry); !status) return status;
+
+  compose::Stage stage = step_stage(problem, device, tuning, geometry);
+  stage.name = "short";
+  tunable::Values values = tunable::values_of(tuning, abi::recurrent::tunables);
+  values.emplace_back("short_tokens", short_tokens);
+  stage.prelude = compose::prelude(shape, values);
+  return stage;
+}
 
 const Strategy recurrent = {
     .name = "recurrent",

@@ -5,4 +5,12 @@
 
 namespace kda::strategy {
 extern const Strategy recurrent;
-}
+
+// Its kernel as the last stage of a strategy of chunks, for sequences of up to so many tokens,
+// while the stage before is at work on longer ones.  Every block of that one must let it start
+// (launch_dependents), and some block wait for the first stage, which must not overlap what came
+// before it.
+Result<compose::Stage> short_stage(const Problem& problem, const device::Device& device,
+                                   int short_tokens);
+
+}  // namespace kda::strategy

@@ -12,6 +12,7 @@
 #include "compose/workspace.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/lengths.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -62,6 +63,12 @@ struct Counts {
 // sequence, and the chunks of a segment with outputs or their traffic.  Measured on an H200 with
 // gates that keep every transition alive.
 double estimate_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (is_mixed(problem)) {
+    const double blocks = static_cast<double>(problem.max_sequences) * problem.value_heads *
+                          abi::segments::value_tiles(problem::shape_of(problem));
+    return estimate_of(longest_alone(problem), device, tuning) +
+           blocks / std::max(device.multiprocessors, 1) * kShortMicroseconds;
+  }
   const Counts counts(problem, tuning);
   const double walked = std::min<double>(tuning.segment, counts.chunks);
   const auto waves = [](double blocks, double at_once) {

@@ -195,7 +195,7 @@ struct RandomInputs::Impl {
 
   Impl(const Gpu& gpu, const Problem& problem, cache::Cache& cache)
       : gpu(gpu), cache(cache), small_(tune::small_problem(problem)) {
-    const std::vector<std::int64_t> lengths = even_lengths(problem);
+    const std::vector<std::int64_t> lengths = usual_lengths(problem);
     sides.push_back({Tensors(gpu, small_.problem, small_.lengths), size(kWhole)});
     sides.push_back({Tensors(gpu, problem, lengths), kRows});
     const int wanted = measure::rotation(static_cast<double>(sides.back().tensors.bytes()),

@@ -30,8 +30,10 @@ SmallProblem small_problem(const Problem& problem) {
   return small;
 }
 
-std::vector<std::int64_t> even_lengths(const Problem& problem) {
-  const std::int64_t each = problem.max_tokens / problem.max_sequences;
+std::vector<std::int64_t> usual_lengths(const Problem& problem) {
+  const std::int64_t each =
+      problem.mixed_lengths ? std::min<std::int64_t>(problem.max_tokens / problem.max_sequences, 1)
+                            : problem.max_tokens / problem.max_sequences;
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(problem.max_sequences), each);
   if (problem.varlen) lengths.back() += problem.max_tokens - each * problem.max_sequences;
   return lengths;

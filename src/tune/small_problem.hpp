@@ -18,7 +18,8 @@ struct SmallProblem {
 // every head can be checked in a moment.
 SmallProblem small_problem(const Problem& problem);
 
-// T over N sequences, as even as can be: what a search runs where no lengths are known.
-std::vector<std::int64_t> even_lengths(const Problem& problem);
+// What a search runs where no lengths are known: T over N sequences, as even as can be, or one
+// token each and the rest for the last where lengths are mixed.
+std::vector<std::int64_t> usual_lengths(const Problem& problem);
 
 }  // namespace kda::tune

@@ -30,6 +30,7 @@ constexpr Tunable<Tuning> tunables[] = {
 struct PrepareTuning {
   int chunk = 32;
   int prepare_threads = 256;
+  int short_tokens = 1;  // sequences of up to so many are left to another stage; 1: none
 };
 
 // Whether beta may exceed 1.  Then inverses of nearly equal keys cancel, and their factors are

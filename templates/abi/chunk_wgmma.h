@@ -12,6 +12,7 @@ struct Tuning {
   int warpgroups = 1;         // warpgroups a block of the recurrence, 64 V columns each
   int load_stages = 4;        // chunks in flight in the recurrence
   int stages_at_once = 1;     // 2: prepare beside the recurrence, on multiprocessors of its own
+  int short_tokens = 1;       // sequences of up to so many go token by token, a stage of their own
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -29,6 +30,11 @@ constexpr Tunable<Tuning> tunables[] = {
      &Tuning::stages_at_once,
      {1, 2},
      "2: prepare beside the recurrence, on multiprocessors of its own"},
+    {"short_tokens",
+     &Tuning::short_tokens,
+     {1, 8, 16, 32},
+     "varlen: sequences of up to so many tokens are a third stage's, beside the recurrence; 1: "
+     "none"},
 };
 
 // A row of v in shared memory, padded so that reading a column of units meets every bank.

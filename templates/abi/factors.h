@@ -10,7 +10,8 @@ constexpr int chunk = 32;     // tokens
 constexpr int threads = 128;  // a group
 
 struct Tuning {
-  int groups = 1;  // a block, each with chunks of its own
+  int groups = 1;        // a block, each with chunks of its own
+  int short_tokens = 1;  // as of chunk::PrepareTuning
 };
 
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in

@@ -59,6 +59,20 @@ constexpr Geometry geometry_of(const Shape& shape, const Tuning& tuning) {
   return g;
 }
 
+// What the kernel is specialised on: a tuning, and whether it is alone.
+struct StepTuning {
+  int threads = 128;
+  int lanes = 8;
+  int columns = 2;
+  int stages = 2;
+  // Over 1: it follows stages of chunks and serves what they leave, sequences of up to so many
+  // tokens, while they are still at work.
+  int short_tokens = 1;
+};
+constexpr Tuning tuning_of(const StepTuning& tuning) {
+  return {tuning.threads, tuning.lanes, tuning.columns, tuning.stages};
+}
+
 struct StepArgs {
   Inputs in;
   Outputs out;

@@ -17,6 +17,11 @@ struct Sequence {
   i64 end;
 
   KDA_DEVICE i64 length() const { return end - begin; }
+  // Tokens that go by chunks: none of a sequence that a stage of its own serves, which takes those
+  // of up to short_tokens (1: there is no such stage).
+  KDA_DEVICE i64 chunked(int short_tokens) const {
+    return short_tokens > 1 && length() <= short_tokens ? 0 : length();
+  }
 };
 
 // Clamped into [0, T]: a cu_seqlens that decreases or runs past T reads and writes nothing outside.

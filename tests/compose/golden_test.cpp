@@ -32,6 +32,8 @@ constexpr Case kCases[] = {
     {"chunk_h64", "T=8192 H=64 h0=1 ht=1", "h200", "chunk"},
     {"chunk_wgmma_h64", "T=8192 H=64 h0=1 ht=1", "h200", "chunk_wgmma"},
     {"chunk_wgmma_h16_beside", "T=8192 H=16 h0=1 ht=1", "h200", "chunk_wgmma", "stages_at_once=2"},
+    {"chunk_wgmma_h16_mixed", "T=8448 N=257 H=16 varlen=1 pool=1 mixed=1 h0=1 ht=1", "h200",
+     "chunk_wgmma"},
     {"segments_h8", "T=8192 H=8 h0=1 ht=1", "h200", "segments"},
     {"chunk_gva_varlen_sm89", "T=8192 N=6 H=16 HV=64 varlen=1 gate=softplus", "sm_89", "chunk"},
     {"chunk_f32_wy",

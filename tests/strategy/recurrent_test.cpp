@@ -146,10 +146,19 @@ TEST_CASE("recurrent hands the kernel the run's tensors", "[strategy]") {
 
 TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V", "[strategy]") {
   const device::Device device = device_of("h200");
-  const auto threads = [&](const char* words) {
-    return tuning_of(recurrent.defaults(test::problem_in_words(words), device)).threads;
+  const auto tuning = [&](const char* words) {
+    return tuning_of(recurrent.defaults(test::problem_in_words(words), device));
   };
-  CHECK(threads("T=64 N=64 H=32 h0=1 ht=1") == 128);  // decode: thousands of blocks
+  const auto threads = [&](const char* words) { return tuning(words).threads; };
+  CHECK(threads("T=8 N=8 H=32 h0=1 ht=1") == 128);
+  CHECK(threads("T=256 N=64 H=32 h0=1 ht=1") == 128);  // four tokens each
+  // One token of many sequences, or of few: eight channels a lane.
+  CHECK(threads("T=64 N=64 H=32 h0=1 ht=1") == 64);
+  CHECK(tuning("T=64 N=64 H=32 h0=1 ht=1").columns == 2);
+  CHECK(tuning("T=64 N=64 H=32 h0=1 ht=1").lanes == 16);
+  CHECK(tuning("T=1 N=1 H=32 h0=1 ht=1").columns == 1);
+  CHECK(tuning("T=1 N=1 H=32 K=64 h0=1 ht=1").lanes == 8);
+  CHECK(tuning("T=64 N=64 H=32 state=bf16 h0=1 ht=1").lanes == 8);
   CHECK(threads("T=4096 H=4") == 64);                 // few heads: more, smaller blocks
   CHECK(threads("T=64 N=64 H=32 V=16") == 64);        // one block would be half empty
 }

@@ -30,7 +30,7 @@ inline tune::Record record_of(const Problem& problem, const device::Device& devi
   tune::Record r;
   r.environment = *environment;
   r.problem = problem;
-  r.lengths = tune::even_lengths(problem);
+  r.lengths = tune::usual_lengths(problem);
   r.winner = winner;
   r.time_us = {.n = 25, .median = 100, .iqr = 1, .min = 98};
   r.needs = {.registers = 64, .shared_bytes = 1024, .threads = 64, .occupancy = 0.5};

@@ -144,8 +144,15 @@ Result<Lengths> parse_lengths(const std::string& text) {
   return lengths;
 }
 
-// As even as can be.
-Lengths even_lengths(std::int64_t tokens, int sequences) {
+// As even as can be, or where lengths are mixed a token each and the rest for the last.
+Lengths usual_lengths(const Problem& problem) {
+  const std::int64_t tokens = problem.max_tokens;
+  const std::int64_t sequences = problem.max_sequences;
+  if (problem.mixed_lengths && tokens >= sequences) {
+    Lengths lengths(static_cast<std::size_t>(sequences), 1);
+    lengths.back() = tokens - sequences + 1;
+    return lengths;
+  }
   Lengths lengths(static_cast<std::size_t>(sequences), tokens / sequences);
   for (std::int64_t i = 0; i < tokens % sequences; ++i) ++lengths[static_cast<std::size_t>(i)];
   return lengths;
@@ -178,7 +185,7 @@ Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
   if (lengths.empty()) {
     const bool own_lengths =
         parts.row != nullptr && !names(parts.words, "T") && !names(parts.words, "N");
-    lengths = even_lengths(complete->max_tokens, complete->max_sequences);
+    lengths = usual_lengths(*complete);
     if (own_lengths && parts.row->lengths != nullptr) {
       lengths.assign(parts.row->lengths, parts.row->lengths + parts.row->sequences);
     }

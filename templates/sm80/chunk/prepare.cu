@@ -194,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   const int n = sequence_at<shape.varlen, shape.cu_seqlens_type>(in, slot, chunk);
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
   const i64 first = (slot - first_slot(sequence.begin, n, chunk)) * chunk;  // within the sequence
-  if (first < 0 || first >= sequence.length()) return;                      // an empty slot
+  if (first < 0 || first >= sequence.chunked(tune.short_tokens)) return;    // an empty slot
   const int rows =
       static_cast<int>(sequence.length() - first < chunk ? sequence.length() - first : chunk);
 

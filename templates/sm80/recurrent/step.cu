@@ -6,6 +6,12 @@
 // memory.  With two stages the next ones' loads are in flight while a stage is at work, and one
 // barrier a stage suffices, since whoever fills a stage has passed the barrier that ends its last
 // use; with one stage, for decoding, registers hold more of the state instead.
+//
+// With short_tokens it is the last stage of a strategy of chunks and serves the sequences that
+// those left.  It runs beside the stage before: it touches nothing of that one's, and is launched
+// once every block of it has begun, so that whatever came before the first stage, which starts
+// after all of that, has ended.  Only the last block waits, at its end, so that the run does not
+// end before its chunks.
 #ifndef KDA_SHAPE
 #define KDA_SHAPE \
   {}
@@ -24,7 +30,9 @@
 namespace kda {
 
 constexpr abi::Shape shape = KDA_SHAPE;
-constexpr abi::recurrent::Tuning tune = KDA_TUNING;
+constexpr abi::recurrent::StepTuning given = KDA_TUNING;
+constexpr abi::recurrent::Tuning tune = abi::recurrent::tuning_of(given);
+constexpr bool beside = given.short_tokens > 1;
 constexpr abi::recurrent::Geometry geometry = abi::recurrent::geometry_of(shape, tune);
 
 using State = recurrent::State<shape, tune>;
@@ -49,6 +57,10 @@ KDA_DEVICE void write_output(storage<shape.qkv_type>* row, const State& state,
   }
 }
 
+KDA_DEVICE void end_after_previous() {
+  if (beside && blockIdx.x == gridDim.x - 1) ptx::wait_for_previous();
+}
+
 }  // namespace kda
 
 extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.resident)
@@ -66,11 +78,15 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
   State state(slice);
   // The next kernel of the stream may take its places; its own wait keeps it from our outputs.
   ptx::launch_dependents();
-  ptx::wait_for_previous();
+  if (!beside || args.in.tokens == 0) ptx::wait_for_previous();  // without tokens it is the first
 
   const Slots<shape> slots(args.out, n);
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(args.in, n);
   const i64 length = sequence.length();
+  if (beside && length > given.short_tokens) {
+    end_after_previous();
+    return;
+  }
   auto* o_row = static_cast<storage<shape.qkv_type>*>(const_cast<void*>(args.out.o.data)) +
                 offset_of<shape.varlen>(args.out.o, n, sequence.begin, head);
   if (shape.state_pool && slots.padding) {
@@ -79,6 +95,7 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
       write_zeros<shape.qkv_type>(o_row + state.block_column, args.out.o.token, length, columns,
                                   tune.threads);
     }
+    end_after_previous();
     return;
   }
 
@@ -147,4 +164,5 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
   if constexpr (shape.final_state && !shape.draft_states) {
     state.store(Slots<shape>::at(args.out, args.in, slots.own, head));
   }
+  end_after_previous();
 }

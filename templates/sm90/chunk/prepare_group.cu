@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, tile.n);
   tile.begin = sequence.begin;
   tile.first = (slot - first_slot(sequence.begin, tile.n, chunk)) * chunk;
-  if (tile.first < 0 || tile.first >= sequence.length()) return;  // an empty slot
+  if (tile.first < 0 || tile.first >= sequence.chunked(tune.short_tokens)) return;  // an empty slot
   const i64 left = sequence.length() - tile.first;
   tile.rows = static_cast<int>(left < chunk ? left : chunk);
 

@@ -53,6 +53,7 @@ struct Chain {
   static constexpr bool writes_outputs = outputs;
   static constexpr bool copies_checkpoints = abi::chunk_wgmma::copies_checkpoints(shape);
   static constexpr bool beside = tune.stages_at_once > 1;
+  static constexpr bool leaves_short = tune.short_tokens > 1;  // to a stage of their own
   static constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 
   static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
@@ -81,9 +82,11 @@ struct Chain {
     u32 slots;     // shared addresses
     u32 barriers;  // full, then empty, of each slot
 
-    KDA_DEVICE explicit Ring(void* memory)
-        : slots(ptx::shared_address(memory)),
-          barriers(ptx::shared_address(memory) + stages * Chain::slot.bytes) {}
+    KDA_DEVICE explicit Ring(void* memory) : slots(ptx::shared_address(memory)) {
+      // Within a loop over tasks the compiler would rather compute it for every chunk.
+      if constexpr (leaves_short) asm volatile("" : "+r"(slots));
+      barriers = slots + stages * Chain::slot.bytes;
+    }
 
     // By one thread, before the block meets.  Arrivals that fill a slot: the thread that feeds
     // factors, and every lane of the warp that feeds v.
@@ -93,6 +96,11 @@ struct Chain {
         ptx::mbarrier_init(empty({i, 0}), consumers);
       }
       ptx::fence_barrier_init();
+    }
+
+    // By the same thread, when the block is done with a task: so that init() may come again.
+    KDA_DEVICE void retire() const {
+      for (int i = 0; i < 2 * stages; ++i) ptx::mbarrier_inval(barriers + i * 8);
     }
 
     KDA_DEVICE u32 at(Cursor c) const { return slots + c.index * Chain::slot.bytes; }

@@ -66,6 +66,11 @@ struct CheckpointBuffer {
     ptx::fence_barrier_init();
   }
 
+  KDA_DEVICE void retire() const {
+    ptx::mbarrier_inval(full);
+    ptx::mbarrier_inval(empty);
+  }
+
   // By the consumers.
   KDA_DEVICE void leave(const typename Chain::State& state, int number) const {
     ptx::mbarrier_wait(empty, static_cast<u32>(number % 2));

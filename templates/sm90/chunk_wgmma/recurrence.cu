@@ -1,5 +1,8 @@
 // Strategy chunk_wgmma, stage 2: as strategy chunk's recurrence, a block a sequence, value head and
 // shard of V columns, on warpgroup products (consumer.cuh) fed by two more warps (producer.cuh).
+// Where a stage of their own serves short sequences (short_tokens) there are no more blocks than
+// multiprocessors: each looks for long ones, takes another part when done, and lets that stage
+// start beside it.
 #include "abi/chunk_wgmma.h"
 #include "abi/shape.h"
 #include "base/slots.cuh"
@@ -8,6 +11,7 @@
 #include "sm90/chunk_wgmma/chain.cuh"
 #include "sm90/chunk_wgmma/checkpoint.cuh"
 #include "sm90/chunk_wgmma/consumer.cuh"
+#include "sm90/chunk_wgmma/long_sequence.cuh"
 #include "sm90/chunk_wgmma/producer.cuh"
 
 #ifndef KDA_SHAPE
@@ -23,18 +27,10 @@ constexpr abi::Shape shape = KDA_SHAPE;
 constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
 using Chain = chunk_wgmma::Chain<shape, tune>;
 
-extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
-    kda_chunk_wgmma_recurrence(const __grid_constant__ abi::chunk::RecurrenceArgs args) {
-  extern __shared__ __align__(1024) char memory[];
-
+// From a sequence's state to its state after all chunks.
+KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
+                     chunk_wgmma::Task& task) {
   const abi::Inputs& in = args.in;
-  chunk_wgmma::Task task;
-  task.value0 = static_cast<int>(blockIdx.x % Chain::shards) * Chain::columns;
-  task.head = static_cast<int>(blockIdx.x / Chain::shards % in.value_heads);
-  task.n = static_cast<int>(blockIdx.x / Chain::shards / in.value_heads);
-  // Engines pack decodes before prefills: the last sequences are the long ones, and start first.
-  if constexpr (shape.varlen) task.n = in.sequences - 1 - task.n;
-  if (in.tokens == 0) ptx::wait_for_previous();
   task.sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, task.n);
   task.first = 0;
   task.slot = first_slot(task.sequence.begin, task.n, Chain::chunk);
@@ -63,21 +59,64 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= Chain::consumers / 32) {
     chunk_wgmma::produce<Chain>(ring, args, task, warp);
-    return;
-  }
-  const auto value0 = [&] { return task.value0 + static_cast<int>(threadIdx.x) / 32 * 16; };
-  Chain::State state;
-  if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
-  if (slots.has_start()) {
-    state.load(slots.start(args.out, in, task.head), value0());
   } else {
-    state.clear();
+    const auto value0 = [&] { return task.value0 + static_cast<int>(threadIdx.x) / 32 * 16; };
+    Chain::State state;
+    if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
+    if (slots.has_start()) {
+      state.load(slots.start(args.out, in, task.head), value0());
+    } else {
+      state.clear();
+    }
+    chunk_wgmma::consume<Chain>(ring, args, task, state);
+    if constexpr (shape.final_state) {
+      // With checkpoints no register is left to hold the slot across the chain.
+      const i64 own = shape.checkpoints ? Slots<shape>(args.out, task.n).own : slots.own;
+      state.store(Slots<shape>::at(args.out, in, own, task.head), value0());
+    }
   }
-  chunk_wgmma::consume<Chain>(ring, args, task, state);
-  if constexpr (shape.final_state) {
-    // With checkpoints no register is left to hold the slot across the chain.
-    const i64 own = shape.checkpoints ? Slots<shape>(args.out, task.n).own : slots.own;
-    state.store(Slots<shape>::at(args.out, in, own, task.head), value0());
+  if constexpr (Chain::leaves_short) {
+    __syncwarp();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      ring.retire();
+      if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointBuffer<Chain>(ring).retire();
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
+    kda_chunk_wgmma_recurrence(const __grid_constant__ abi::chunk::RecurrenceArgs args) {
+  extern __shared__ __align__(1024) char memory[];
+
+  const abi::Inputs& in = args.in;
+  const auto part = [&](u32 number) {  // of all (sequence, value head, shard)
+    chunk_wgmma::Task task;
+    task.value0 = static_cast<int>(number % Chain::shards) * Chain::columns;
+    task.head = static_cast<int>(number / Chain::shards % in.value_heads);
+    task.n = static_cast<int>(number / Chain::shards / in.value_heads);
+    return task;
+  };
+  if constexpr (!Chain::leaves_short) {
+    chunk_wgmma::Task task = part(blockIdx.x);
+    // Engines pack decodes before prefills: the last sequences are the long ones, and start first.
+    if constexpr (shape.varlen) task.n = in.sequences - 1 - task.n;
+    if (in.tokens == 0) ptx::wait_for_previous();
+    walk(memory, args, task);
+  } else {
+    ptx::launch_dependents();
+#pragma unroll 1
+    for (u32 number = blockIdx.x;; number += gridDim.x) {
+      chunk_wgmma::Task task = part(number);
+      const int rank = task.n;
+      task.n = chunk_wgmma::long_sequence<shape, tune.short_tokens>(in, rank);
+      if (task.n < 0) {
+        // The run ends after its prepare stage, or after what came before where it has no tokens.
+        if (rank == 0) ptx::wait_for_previous();
+        return;
+      }
+      walk(memory, args, task);
+    }
   }
 }
 

@@ -31,7 +31,7 @@ class Walk {
     tile.begin = sequence.begin;
     tile.first = static_cast<i64>(c_) * chunk;
     tile.slot = first_slot(sequence.begin, n_, chunk) + c_;
-    const i64 left = sequence.length() - tile.first;
+    const i64 left = sequence.chunked(tune.short_tokens) - tile.first;
     tile.rows = left <= 0 ? 0 : static_cast<int>(left < chunk ? left : chunk);
     return tile;
   }
@@ -70,7 +70,8 @@ class Walk {
     i64 most = 0;
     for (int n = shape.varlen ? static_cast<int>(threadIdx.x) % 32 : 0; n < in_.sequences;
          n += shape.varlen ? 32 : in_.sequences) {
-      const i64 tokens = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n).length();
+      const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n);
+      const i64 tokens = sequence.chunked(tune.short_tokens);
       most = most > tokens ? most : tokens;
     }
     const int chunks = static_cast<int>((most + chunk - 1) / chunk);

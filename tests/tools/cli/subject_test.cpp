@@ -57,6 +57,12 @@ TEST_CASE("words change a case, and what follows from them", "[tools]") {
   CHECK(one("h64_mixed T=600").cu_seqlens.back() == 600);
 }
 
+TEST_CASE("a mixed problem without seqlens is decodes and a prefill", "[tools]") {
+  CHECK(one("T=100 N=4 H=1 varlen=1 mixed=1").cu_seqlens ==
+        std::vector<std::int64_t>{0, 1, 2, 3, 100});
+  CHECK(one("T=3 N=4 H=1 varlen=1 mixed=1").cu_seqlens == std::vector<std::int64_t>{0, 1, 2, 3, 3});
+}
+
 TEST_CASE("seqlens packs sequences and sets T and N", "[tools]") {
   const cli::Subject subject = one("H=4 seqlens=3,0,5");
   CHECK(subject.problem.varlen);

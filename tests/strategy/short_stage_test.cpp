@@ -1,0 +1,192 @@
+// A stage of their own for short sequences (chunk_wgmma, short_tokens): what is composed, launched,
+// refused and taken by default, on any host; short_stage_runs_test.cpp runs it.
+#include <cstring>
+#include <string>
+
+#include "abi/chunk.h"
+#include "abi/chunk_wgmma.h"
+#include "abi/recurrent.h"
+#include "plan/choose.hpp"
+#include "plan/plan.hpp"
+#include "problem/problem.hpp"
+#include "problem/shape.hpp"
+#include "strategy/chunk_wgmma.hpp"
+#include "strategy/table.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+#include "support/words.hpp"
+#include "tune/small_problem.hpp"
+
+using namespace kda;
+using namespace kda::test;
+using abi::chunk_wgmma::Tuning;
+using strategy::chunk_wgmma;
+
+namespace {
+
+constexpr const char* kMixed = "T=8448 N=257 H=16 varlen=1 pool=1 mixed=1 h0=1 ht=1 ";
+
+Result<compose::Recipe> compose_with(const Problem& problem, const Tuning& tuning) {
+  return chunk_wgmma.compose(problem, h200(),
+                             tunable::values_of(tuning, abi::chunk_wgmma::tunables));
+}
+
+compose::Recipe with_short(const std::string& words, Tuning tuning = {}) {
+  tuning.short_tokens = 16;
+  const auto recipe = compose_with(problem_in_words(words), tuning);
+  INFO(words << ": " << recipe.status().message());
+  REQUIRE(recipe);
+  REQUIRE(recipe->stages.size() == 3);
+  return *recipe;
+}
+
+compose::Launch launch_of(const Problem& problem, const compose::Stage& stage, std::int64_t tokens,
+                          int sequences) {
+  Forward forward{.tokens = tokens, .sequences = sequences};
+  problem::fill_strides(problem, forward);
+  compose::Launch launch;
+  stage.bind({forward, nullptr}, launch);
+  return launch;
+}
+
+std::string default_tuning(const std::string& words) {
+  return tunable::to_text(chunk_wgmma.defaults(problem_in_words(words), h200()));
+}
+
+}  // namespace
+
+TEST_CASE("short sequences are a last stage, and the others know of it", "[strategy]") {
+  for (const char* more : {"", "qkv=f16", "K=96 checkpoint=64", "V=100 layout=key_first"})
+    for (const int at_once : {1, 2}) {
+      if (at_once == 2 && std::strlen(more) > 0) continue;  // refused
+      INFO(more << " stages_at_once=" << at_once);
+      const std::string words = at_once == 2 ? "T=9000 N=2 H=16 varlen=1 " : kMixed;
+      const compose::Recipe recipe = with_short(words + more, {.stages_at_once = at_once});
+      for (const compose::Stage& stage : recipe.stages)
+        CHECK_THAT(stage.prelude, contains(".short_tokens = 16"));
+      // The first begins after whatever came before, which the last relies on.
+      CHECK_FALSE(recipe.stages[0].overlaps_previous);
+      CHECK(recipe.stages[1].overlaps_previous);
+      CHECK(recipe.stages[2].overlaps_previous);
+      CHECK(recipe.stages[2].name == "short");
+      CHECK(recipe.stages[2].file == "recurrent/step.cu");
+      CHECK(recipe.stages[2].prelude.find(".checkpoints = true") == std::string::npos);
+    }
+}
+
+TEST_CASE("nothing of the short stage is left where there is none", "[strategy]") {
+  const auto recipe = compose_with(problem_in_words(kMixed), {});
+  REQUIRE(recipe);
+  REQUIRE(recipe->stages.size() == 2);
+  CHECK(recipe->stages[0].prelude.find("short_tokens") == std::string::npos);
+  CHECK(recipe->workspace_bytes == with_short(kMixed).workspace_bytes);
+}
+
+TEST_CASE("beside a short stage all blocks of the recurrence fit the device", "[strategy]") {
+  const Problem problem = problem_in_words(kMixed);
+  const compose::Recipe recipe = with_short(kMixed);
+  const auto grid = [&](int stage, std::int64_t tokens, int sequences) {
+    return launch_of(problem, recipe.stages.at(stage), tokens, sequences).grid[0];
+  };
+  CHECK(grid(1, 8448, 257) == 132);
+  CHECK(grid(1, 8448, 3) == 96);  // 16 heads, two shards
+  CHECK(grid(1, 8448, 1) == 32);
+  const compose::Launch last = launch_of(problem, recipe.stages[2], 8448, 257);
+  CHECK(last.grid[0] == 257U * 16 * 2);
+  CHECK(last.args_bytes == sizeof(abi::recurrent::StepArgs));
+  // Without tokens the states are still to be copied, by the last stage.
+  CHECK(grid(0, 0, 257) == 0);
+  CHECK(grid(2, 0, 257) == 257U * 16 * 2);
+
+  const auto whole = compose_with(problem, {});
+  REQUIRE(whole);
+  CHECK(launch_of(problem, whole->stages[1], 8448, 257).grid[0] == 257U * 16 * 2);
+}
+
+TEST_CASE("a smaller problem has the same short kernel", "[strategy]") {
+  for (const char* words : {kMixed, "T=9000 N=2 H=1 varlen=1 state=bf16 ht=1"}) {
+    Problem small = tune::small_problem(problem_in_words(words)).problem;
+    const auto recipe = compose_with(small, {.short_tokens = 16});
+    REQUIRE(recipe);
+    for (int i = 0; i < 3; ++i) {
+      CHECK(recipe->stages[i].prelude == with_short(words).stages[i].prelude);
+      CHECK(recipe->stages[i].threads == with_short(words).stages[i].threads);
+    }
+  }
+}
+
+TEST_CASE("a search times a mixed problem on mixed lengths", "[strategy]") {
+  const auto lengths = tune::usual_lengths(problem_in_words(kMixed));
+  REQUIRE(lengths.size() == 257);
+  CHECK(lengths.front() == 1);
+  CHECK(lengths[255] == 1);
+  CHECK(lengths.back() == 8192);
+  const auto even = tune::usual_lengths(problem_in_words("T=100 N=3 H=1 varlen=1"));
+  CHECK(even == std::vector<std::int64_t>{33, 33, 34});
+}
+
+TEST_CASE("a dense run has no short stage, and is told why", "[strategy]") {
+  const Status status = compose_with(problem_in_words("H=4"), {.short_tokens = 8}).status();
+  CHECK(status.code() == Code::unsupported);
+  CHECK_THAT(status.message(), contains("short_tokens=8, but varlen = false"));
+  CHECK_THAT(status.message(), contains("short_tokens=1 does"));
+}
+
+TEST_CASE("mixed packs take a short stage by default, others none", "[strategy]") {
+  CHECK_THAT(default_tuning(kMixed), contains("warpgroups=1"));
+  CHECK_THAT(default_tuning(kMixed), contains("stages_at_once=1 short_tokens=16"));
+  for (const char* words :
+       {"T=8448 N=257 H=16 varlen=1", "T=8192 N=1 H=16 varlen=1 mixed=1", "T=8192 H=16",
+        // Two sequences leave room for both stages at once, which is worth more.
+        "T=65536 N=2 H=16 varlen=1 mixed=1"}) {
+    INFO(words);
+    CHECK_THAT(default_tuning(words), contains("short_tokens=1"));
+    CHECK(default_tuning(words).find("short_tokens=16") == std::string::npos);
+  }
+}
+
+TEST_CASE("the cost model knows that a mixed pack's prefill is one sequence", "[strategy]") {
+  for (const char* words : {kMixed, "T=8448 N=257 H=16 varlen=1 mixed=1 h0=1 ht=1"}) {
+    const Problem problem = problem_in_words(words);
+    const auto choice = plan::choose(problem, h200(), {});
+    REQUIRE(choice);
+    CHECK(choice->recipe.strategy == "chunk_wgmma");
+    CHECK(choice->recipe.stages.size() == 3);
+    for (const strategy::Strategy* other : strategy::table()) {
+      if (other == &chunk_wgmma || !other->applicable(problem, h200())) continue;
+      INFO(other->name);
+      CHECK(other->estimate(problem, h200(), other->defaults(problem, h200())) >
+            1.5 * choice->microseconds);
+    }
+    const auto one = problem_in_words("T=8192 N=1 H=16 varlen=1 h0=1 ht=1");
+    CHECK(choice->microseconds >
+          chunk_wgmma.estimate(one, h200(), chunk_wgmma.defaults(one, h200())));
+  }
+  // Decodes alone stay recurrent's.
+  const auto decodes = plan::choose(
+      problem_in_words("T=300 N=257 H=16 varlen=1 pool=1 mixed=1 h0=1 ht=1"), h200(), {});
+  REQUIRE(decodes);
+  CHECK(decodes->recipe.strategy == "recurrent");
+}
+
+TEST_CASE("a short stage compiles without spills by default", "[strategy][compile]") {
+  const std::string mixed = "T=8448 N=257 H=16 varlen=1 mixed=1 ";
+  const Scratch cache;
+  std::vector<Problem> problems;
+  for (const char* words :
+       {"h0=1 ht=1", "pool=1 h0=1 ht=1 zero_padding=1 checkpoint=64 slots=i64",
+        "qkv=f16 g=f32 beta=f32 h0=1 ht=1", "K=64 V=64 state=bf16 cu_seqlens=i32 ht=1",
+        "HV=64 V=100 layout=key_first pool=1 h0=1", "K=96 gate=softplus beta_logit=0 l2norm=0"})
+    problems.push_back(problem_in_words(mixed + words));
+  const auto plans = plan::make_all(problems, {.target = "sm_90a",
+                                               .cache_dir = cache.path(),
+                                               .strategy = "chunk_wgmma",
+                                               .tuning = "short_tokens=16 stages_at_once=1"});
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    INFO(problem::to_text(problems[i]) << ": " << plans[i].status().message());
+    REQUIRE(plans[i]);
+    REQUIRE((*plans[i])->program.kernels.size() == 3);
+    for (const program::Kernel& kernel : (*plans[i])->program.kernels)
+      CHECK(kernel.resources.spill_bytes == 0);
+  }
+}
