@@ -150,7 +150,8 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
 }
 
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
-                                    const FactorSlices& slices, int reserved, int short_tokens) {
+                                    const FactorSlices& slices, const ChainBlocks& chains,
+                                    int short_tokens) {
   const abi::Shape shape = problem::shape_of(problem);
   const int groups = abi::factors::most_groups(shape, static_cast<int>(device.shared_per_block));
   compose::Stage stage;
@@ -161,18 +162,19 @@ compose::Stage prepare_beside_stage(const Problem& problem, const device::Device
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
   stage.shared_bytes =
       static_cast<std::size_t>(abi::factors::group_bytes(shape)) * static_cast<std::size_t>(groups);
-  stage.bind = [problem, slices, groups, reserved, all = device.multiprocessors](const Run& run,
-                                                                                 Launch& launch) {
+  stage.bind = [problem, slices, groups, chains, apart = short_tokens > 1,
+                all = device.multiprocessors](const Run& run, Launch& launch) {
     abi::chunk::PrepareArgs args;
     args.in = problem::inputs_of(problem, run.forward);
     args.factors = slices.at(run);
     const int sequences = std::max(run.forward.sequences, 1);
     const std::int64_t tiles = args.factors.slots * problem.value_heads;
-    const std::int64_t taken = std::int64_t{sequences} * problem.value_heads * reserved;
-    const int blocks = static_cast<int>(std::max<std::int64_t>(std::min(all - taken, tiles), 1));
+    const int blocks =
+        static_cast<int>(std::max<std::int64_t>(std::min(all - chains(sequences), tiles), 1));
     const int step = blocks * groups;
     const int rows = step / problem.value_heads;
-    args.walk = {step % problem.value_heads, rows % sequences, rows / sequences};
+    args.walk = {step % problem.value_heads, apart ? 0 : rows % sequences,
+                 apart ? rows : rows / sequences};
     launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(blocks);
     launch.set(args);
   };

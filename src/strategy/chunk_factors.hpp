@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string_view>
 
 #include "abi/chunk.h"
@@ -52,10 +54,14 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
                                     const abi::chunk::PrepareTuning& tuning,
                                     const FactorSlices& slices);
 
-// The same, by groups, for a recurrence that runs beside it on `reserved` multiprocessors a
-// (sequence, value head).  The slices have flags.  short_tokens: as of abi::chunk::PrepareTuning.
+// Multiprocessors that the recurrence keeps of a run of so many sequences.
+using ChainBlocks = std::function<std::int64_t(std::int64_t sequences)>;
+
+// The same, by groups, for a recurrence that runs beside it.  The slices have flags.  short_tokens:
+// as of abi::chunk::PrepareTuning.
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
-                                    const FactorSlices& slices, int reserved, int short_tokens);
+                                    const FactorSlices& slices, const ChainBlocks& chains,
+                                    int short_tokens);
 
 // Microseconds to prepare and to stream the factors: the larger of their traffic, with the inputs,
 // the outputs and the states moved once, and of the prepare stage's instructions (measured on an

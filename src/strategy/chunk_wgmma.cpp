@@ -49,16 +49,31 @@ int shards_of(const Problem& problem, const Tuning& tuning) {
   return (problem.value_dim + columns_of(tuning) - 1) / columns_of(tuning);
 }
 
-// Multiprocessors that the recurrence keeps where the prepare stage runs beside it.
+// A block a sequence, value head and shard.
 std::int64_t blocks_of(const Problem& problem, const Tuning& tuning) {
   return static_cast<std::int64_t>(problem.max_sequences) * problem.value_heads *
          shards_of(problem, tuning);
 }
 
+// Blocks of the recurrence, of a run of so many sequences.  Beside a stage of short sequences
+// blocks find the long ones, and all must begin at once, for that stage begins when they all have;
+// at once with prepare as many sequences as fit half of the device.
+ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
+                         const Tuning& tuning) {
+  const std::int64_t each = std::int64_t{problem.value_heads} * shards_of(problem, tuning);
+  const std::int64_t all = device.multiprocessors;
+  std::int64_t most = std::numeric_limits<unsigned>::max();
+  if (tuning.short_tokens > 1) {
+    most = tuning.stages_at_once > 1 ? std::max<std::int64_t>(all / 2 / each, 1) * each : all;
+  }
+  return [each, most](std::int64_t sequences) { return std::min(sequences * each, most); };
+}
+
 // A quarter of the device must be left to prepare.
 bool fits_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   return prepares_by_group(problem, device, tuning.chunk) &&
-         blocks_of(problem, tuning) <= device.multiprocessors * 3 / 4;
+         chain_blocks(problem, device, tuning)(problem.max_sequences) <=
+             device.multiprocessors * 3 / 4;
 }
 
 Status check_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
@@ -75,7 +90,8 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
           fmt::format(
               "strategy chunk_wgmma: stages_at_once=2 would give {} of {} multiprocessors to the "
               "recurrence, at most {} leave enough to prepare; stages_at_once=1 does",
-              blocks_of(problem, tuning), device.multiprocessors, device.multiprocessors * 3 / 4)};
+              chain_blocks(problem, device, tuning)(problem.max_sequences), device.multiprocessors,
+              device.multiprocessors * 3 / 4)};
 }
 
 Status check_short(const Problem& problem, const Tuning& tuning) {
@@ -106,13 +122,15 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
   const double step = tuning.warpgroups == 1 ? 0.57 : 0.95;
   const double chain = step * (longest_length(problem) / tuning.chunk + 1);
   const double all = std::max(device.multiprocessors, 1);
-  const double left = std::max(all - static_cast<double>(blocks_of(problem, tuning)), 1.0);
+  const auto chains = static_cast<double>(chain_blocks(problem, device, tuning)(1LL << 20));
+  const double left =
+      std::max(all - std::min(chains, static_cast<double>(blocks_of(problem, tuning))), 1.0);
   const double prepare = 0.93 * prepare_microseconds(problem, device, tuning.chunk) * all / left;
   return 14.0 + 1.05 * std::pow(std::pow(chain, 4) + std::pow(prepare, 4), 0.25);
 }
 
-// The prefill of a mixed pack, and its decodes' states beside the chains (not measured; nine tenths
-// of the bandwidth is what decodes alone reach on an H200).
+// The prefill of a mixed pack, and its decodes' states beside the chains; nine tenths of the
+// bandwidth is what decodes alone reach on an H200.
 double apart_microseconds(const Problem& problem, const device::Device& device,
                           const Tuning& tuning) {
   const Problem prefill = longest_alone(problem);
@@ -120,10 +138,15 @@ double apart_microseconds(const Problem& problem, const device::Device& device,
                         problem.key_dim * problem.value_dim *
                         abi::bytes_of(problem::shape_of(problem).state_type) *
                         ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
+  const double decodes = states / (0.9 * device.memory_bandwidth) * 1e6;
+  if (tuning.stages_at_once > 1) {
+    // Decodes begin where prepare has ended or left multiprocessors alone: halfway, say.
+    const double alone = at_once_microseconds(prefill, device, tuning);
+    return std::max(alone, 25.0 + 0.5 * alone + decodes);
+  }
   const double prepare = prepare_microseconds(prefill, device, tuning.chunk);
   return std::max(one_by_one_microseconds(prefill, device, tuning),
-                  15.0 + prepare + stream_microseconds(prefill, device, tuning.chunk) +
-                      states / (0.9 * device.memory_bandwidth) * 1e6);
+                  15.0 + prepare + stream_microseconds(prefill, device, tuning.chunk) + decodes);
 }
 
 double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning) {
@@ -134,9 +157,9 @@ double microseconds(const Problem& problem, const device::Device& device, const 
                                    : one_by_one_microseconds(problem, device, tuning);
 }
 
-// Up to here the step of all tokens issues no more than moving the state takes (strategy
-// recurrent's cost model, H = 16 and 256 sequences on an H200; not measured).
-constexpr int kShortTokens = 16;
+// Up to here token by token is faster (256 such sequences beside one of 8192, H = 16 on an H200: of
+// 1 token 298 us for 507, of 8 528 for 549, of 16 tokens 875 for 558).
+constexpr int kShortTokens = 8;
 
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
@@ -158,9 +181,17 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
       microseconds(problem, device, at_once) < microseconds(problem, device, tuning)) {
     tuning = at_once;
   }
-  if (is_mixed(problem) &&
-      microseconds(problem, device, apart) < microseconds(problem, device, tuning)) {
-    tuning = apart;
+  if (is_mixed(problem)) {
+    Tuning apart_at_once = at_once;
+    apart_at_once.short_tokens = kShortTokens;
+    if (fits_beside(problem, device, apart_at_once) &&
+        microseconds(problem, device, apart_at_once) < microseconds(problem, device, apart)) {
+      apart = apart_at_once;
+    }
+    // Not for the few per cent of which the model knows nothing.
+    if (microseconds(problem, device, apart) < 0.95 * microseconds(problem, device, tuning)) {
+      tuning = apart;
+    }
   }
   return tunable::values_of(tuning, abi::chunk_wgmma::tunables);
 }
@@ -203,7 +234,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recipe.workspace_bytes = workspace.bytes();
   recipe.stages.push_back(tuning.stages_at_once > 1
                               ? prepare_beside_stage(problem, device, slices,
-                                                     shards_of(problem, tuning),
+                                                     chain_blocks(problem, device, tuning),
                                                      tuning.short_tokens)
                               : hopper_prepare_stage(problem, device, prepare, slices));
 
@@ -215,17 +246,13 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape, tuning));
   recurrence.shared_bytes = static_cast<std::size_t>(bytes);
   recurrence.overlaps_previous = true;
-  // Beside a stage of short sequences blocks find the long ones; all of them begin at once, for it
-  // begins when they all have.
-  const std::int64_t most = apart ? device.multiprocessors : std::numeric_limits<unsigned>::max();
-  recurrence.bind = [problem, slices, shards = shards_of(problem, tuning), most](const Run& run,
-                                                                                 Launch& launch) {
+  recurrence.bind = [problem, slices, chains = chain_blocks(problem, device, tuning)](
+                        const Run& run, Launch& launch) {
     abi::chunk::RecurrenceArgs args;
     args.in = problem::inputs_of(problem, run.forward);
     args.out = problem::outputs_of(problem, run.forward);
     args.factors = slices.at(run);
-    const std::int64_t parts = std::int64_t{run.forward.sequences} * problem.value_heads * shards;
-    launch.grid[0] = static_cast<unsigned>(std::min(parts, most));
+    launch.grid[0] = static_cast<unsigned>(chains(run.forward.sequences));
     launch.set(args);
   };
   recipe.stages.push_back(std::move(recurrence));

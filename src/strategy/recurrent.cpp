@@ -216,7 +216,7 @@ Result<compose::Stage> short_stage(const Problem& problem, const device::Device&
                                    int short_tokens) {
   // As for many decodes, whatever N and H are: the same kernel serves a smaller problem.
   Problem shorts = problem;
-  shorts.max_tokens = shorts.max_sequences = 2 * device.multiprocessors;
+  shorts.max_tokens = shorts.max_sequences = 8 * device.multiprocessors;
   shorts.checkpoint_tokens = 0;  // the first comes after more tokens
   const abi::Shape shape = problem::shape_of(shorts);
   const Tuning tuning = default_tuning(shorts, device);

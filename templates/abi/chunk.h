@@ -117,7 +117,8 @@ struct Factors {
 };
 
 // From a tile of a group to its next where the prepare stage runs beside the recurrence: so many
-// heads, and carried from there sequences and chunks (sm90/factors/walk.cuh).
+// heads, and carried from there sequences and chunks (sm90/factors/walk.cuh); beside a stage of
+// short sequences chunks alone.
 struct Walk {
   int heads = 0;
   int sequences = 0;

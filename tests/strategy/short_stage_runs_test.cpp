@@ -20,9 +20,9 @@ using Lengths = std::vector<std::int64_t>;
 
 std::vector<Variant> variants() {
   std::vector<Variant> out;
-  for (const char* tuning :
-       {"short_tokens=16", "short_tokens=8", "short_tokens=32 chunk=16", "short_tokens=16 chunk=64",
-        "short_tokens=16 warpgroups=2", "short_tokens=16 load_stages=1"})
+  for (const char* tuning : {"short_tokens=16", "short_tokens=8", "short_tokens=32 chunk=16",
+                             "short_tokens=16 chunk=64", "short_tokens=16 warpgroups=2",
+                             "short_tokens=16 load_stages=1", "short_tokens=16 stages_at_once=2"})
     out.push_back({"chunk_wgmma", tuning});
   return out;
 }

@@ -92,15 +92,38 @@ TEST_CASE("beside a short stage all blocks of the recurrence fit the device", "[
   CHECK(grid(1, 8448, 3) == 96);  // 16 heads, two shards
   CHECK(grid(1, 8448, 1) == 32);
   const compose::Launch last = launch_of(problem, recipe.stages[2], 8448, 257);
-  CHECK(last.grid[0] == 257U * 16 * 2);
+  CHECK(last.grid[0] == 257U * 16 * 16);  // of 8 columns
   CHECK(last.args_bytes == sizeof(abi::recurrent::StepArgs));
   // Without tokens the states are still to be copied, by the last stage.
   CHECK(grid(0, 0, 257) == 0);
-  CHECK(grid(2, 0, 257) == 257U * 16 * 2);
+  CHECK(grid(2, 0, 257) == 257U * 16 * 16);
 
   const auto whole = compose_with(problem, {});
   REQUIRE(whole);
   CHECK(launch_of(problem, whole->stages[1], 8448, 257).grid[0] == 257U * 16 * 2);
+}
+
+TEST_CASE("beside a short stage and prepare the chains keep half of the device", "[strategy]") {
+  const Problem problem = problem_in_words(kMixed);
+  const compose::Recipe recipe = with_short(kMixed, {.stages_at_once = 2});
+  const auto launch = [&](int stage, std::int64_t tokens, int sequences) {
+    return launch_of(problem, recipe.stages.at(stage), tokens, sequences);
+  };
+  CHECK(launch(1, 8448, 257).grid[0] == 64);  // of two sequences, 16 heads, two shards
+  CHECK(launch(0, 8448, 257).grid[0] == 132 - 64);
+  CHECK(launch(1, 8448, 1).grid[0] == 32);
+  CHECK(launch(0, 8448, 1).grid[0] == 132 - 32);
+  // From a tile to the group's next: so many heads and chunks, whatever the number of sequences.
+  for (const int sequences : {1, 257}) {
+    abi::chunk::PrepareArgs args;
+    const compose::Launch prepare = launch(0, 8448, sequences);
+    REQUIRE(prepare.args_bytes == sizeof(args));
+    std::memcpy(&args, prepare.args, sizeof(args));
+    const int step = static_cast<int>(prepare.grid[0]) * 4;
+    CHECK(args.walk.heads == step % 16);
+    CHECK(args.walk.sequences == 0);
+    CHECK(args.walk.chunks == step / 16);
+  }
 }
 
 TEST_CASE("a smaller problem has the same short kernel", "[strategy]") {
@@ -134,14 +157,16 @@ TEST_CASE("a dense run has no short stage, and is told why", "[strategy]") {
 
 TEST_CASE("mixed packs take a short stage by default, others none", "[strategy]") {
   CHECK_THAT(default_tuning(kMixed), contains("warpgroups=1"));
-  CHECK_THAT(default_tuning(kMixed), contains("stages_at_once=1 short_tokens=16"));
+  CHECK_THAT(default_tuning(kMixed), contains("stages_at_once=2 short_tokens=8"));
+  // Too many heads for the chains of one sequence to leave room to prepare beside them.
+  CHECK_THAT(default_tuning("T=8448 N=257 H=64 varlen=1 pool=1 mixed=1 h0=1 ht=1"),
+             contains("stages_at_once=1 short_tokens=8"));
   for (const char* words :
        {"T=8448 N=257 H=16 varlen=1", "T=8192 N=1 H=16 varlen=1 mixed=1", "T=8192 H=16",
         // Two sequences leave room for both stages at once, which is worth more.
         "T=65536 N=2 H=16 varlen=1 mixed=1"}) {
     INFO(words);
     CHECK_THAT(default_tuning(words), contains("short_tokens=1"));
-    CHECK(default_tuning(words).find("short_tokens=16") == std::string::npos);
   }
 }
 

@@ -141,13 +141,15 @@ class Run:
                 prepared = contender.prepare(case, sets)
                 truth = truth or prepared.call(0)
                 found[contender.name].update(judged(prepared, sets[0], truth))
-                graphs[contender.name] = race.Graph(prepared.call, len(sets))
+                way = race.Graph if getattr(contender, "replayable", True) else race.Queue
+                graphs[contender.name] = way(prepared.call, len(sets))
             except Exception as error:  # one contender's failure costs only its own numbers
                 reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
                 found[contender.name]["skipped"] = reason
                 self.say(f"{case.name} {regime}: {contender.name}: {reason}")
         for name, times in race.race(graphs).items():
             found[name].update(times)
+            found[name]["timed_o_rel_l2"] = rel_l2(graphs[name].outputs[0], truth[0])
         times = ", ".join(f"{name} {its['us']:.1f}" for name, its in found.items() if "us" in its)
         self.say(f"{case.name} {regime}: {times}")
         return {

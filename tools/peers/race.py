@@ -1,4 +1,5 @@
-"""GPU time of several contenders: each one's calls in a CUDA graph, the graphs replayed in turn."""
+"""GPU time of several contenders, measured in turn: each one's calls in a CUDA graph that is
+replayed, or, of one that a graph does not suit, calls that are enqueued while the GPU is held up."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Graph:
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            for i in range(self.calls):
+            self.outputs = call(0)  # of the first set; every replay writes them
+            for i in range(1, self.calls):
                 call(i % sets)
 
     def microseconds(self) -> float:
@@ -41,7 +43,38 @@ class Graph:
         return begin.elapsed_time(end) * 1e3 / self.calls
 
 
-def race(graphs: dict[str, Graph]) -> dict[str, dict]:
+class Queue:
+    """The same for calls that must be made anew: the GPU spins until all of them are enqueued."""
+
+    _ENQUEUING = 3e-3  # seconds it spins at first; doubled while that was too short
+
+    def __init__(self, call: Call, sets: int):
+        self.calls = max(_LEAST_CALLS, sets)
+        self.outputs = call(0)
+        torch.cuda.synchronize()
+
+        def all_calls() -> None:
+            for i in range(self.calls):
+                call(i % sets)
+
+        self._all = all_calls
+        self._cycles = int(self._ENQUEUING * 2e9)  # the clock does not exceed 2 GHz by much
+
+    def microseconds(self) -> float:
+        while True:
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(self._cycles)
+            begin.record()
+            self._all()
+            held = not begin.query()  # the GPU had not begun when the last call was enqueued
+            end.record()
+            end.synchronize()
+            if held or self._cycles > 1 << 31:
+                return begin.elapsed_time(end) * 1e3 / self.calls
+            self._cycles *= 2
+
+
+def race(graphs: dict[str, Graph | Queue]) -> dict[str, dict]:
     """Median, quartile distance and least microseconds of a call, by contender."""
     first = {}
     for name, graph in graphs.items():

@@ -74,13 +74,13 @@ def _speed(rows: list[dict], peers: list[str]) -> str:
 
 def _errors(rows: list[dict], peers: list[str]) -> str:
     columns = [("case", 0), ("regime", 0)]
-    columns += [(f"{name} {what}", 5) for name in ["ours", *peers] for what in ("o", "state")]
+    columns += [(f"{name} {what}", 5) for name in ["ours", *peers] for what in ("o", "timed o", "state")]
     lines = []
     for row in rows:
         line = [row["case"], row["regime"]]
         for name in ["ours", *peers]:
             found = row["contenders"].get(name, {})
-            line += [found.get("o_rel_l2"), found.get("state_rel_l2")]
+            line += [found.get(what) for what in ("o_rel_l2", "timed_o_rel_l2", "state_rel_l2")]
         lines.append(line)
     return _table(columns, lines)
 

@@ -5,12 +5,25 @@
 
 namespace kda {
 
+// A chunk of a sequence that has at least so many; `tokens` of it go by chunks.
+KDA_DEVICE Tile tile_of(int n, int head, i64 begin, i64 tokens, int number) {
+  Tile tile;
+  tile.n = n;
+  tile.head = head;
+  tile.begin = begin;
+  tile.first = static_cast<i64>(number) * chunk;
+  tile.slot = first_slot(begin, n, chunk) + number;
+  const i64 left = tokens - tile.first;
+  tile.rows = left <= 0 ? 0 : static_cast<int>(left < chunk ? left : chunk);
+  return tile;
+}
+
 // All heads of a chunk, then the next sequence's chunk of the same number, so that no chain waits
 // for another's end.
-class Walk {
+class AbreastWalk {
  public:
   // From tile `first` on.  A whole warp asks.
-  KDA_DEVICE Walk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)
+  KDA_DEVICE AbreastWalk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)
       : in_(in),
         step_(step),
         chunks_(longest()),
@@ -24,16 +37,8 @@ class Walk {
 
   // Where it stands, if it is not over.
   KDA_DEVICE Tile here() const {
-    Tile tile;
     const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n_);
-    tile.n = n_;
-    tile.head = head_;
-    tile.begin = sequence.begin;
-    tile.first = static_cast<i64>(c_) * chunk;
-    tile.slot = first_slot(sequence.begin, n_, chunk) + c_;
-    const i64 left = sequence.chunked(tune.short_tokens) - tile.first;
-    tile.rows = left <= 0 ? 0 : static_cast<int>(left < chunk ? left : chunk);
-    return tile;
+    return tile_of(n_, head_, sequence.begin, sequence.chunked(tune.short_tokens), c_);
   }
 
   // To the next tile that exists.
@@ -82,5 +87,76 @@ class Walk {
   const abi::chunk::Walk& step_;
   int chunks_, c_, n_, head_;
 };
+
+// Where short sequences have a stage of their own: the long ones in the order in which the chains
+// take them (chunk_wgmma/long_sequence.cuh), all heads of a chunk, then the sequence's next.
+class LongWalk {
+ public:
+  KDA_DEVICE LongWalk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)
+      : in_(in),
+        step_(step),
+        n_(in.sequences),
+        chunks_(0),
+        c_(first / in.value_heads),
+        head_(first % in.value_heads) {
+    settle();
+  }
+
+  KDA_DEVICE bool is_over() const { return n_ < 0; }
+
+  KDA_DEVICE Tile here() const {
+    const Sequence sequence = at(n_);
+    return tile_of(n_, head_, sequence.begin, sequence.length(), c_);
+  }
+
+  KDA_DEVICE void next() {
+    head_ += step_.heads;
+    c_ += step_.chunks;
+    if (head_ >= in_.value_heads) {
+      head_ -= in_.value_heads;
+      ++c_;
+    }
+    settle();
+  }
+
+ private:
+  KDA_DEVICE Sequence at(int n) const {
+    return sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n);
+  }
+
+  KDA_DEVICE void settle() {
+    while (n_ >= 0 && c_ >= chunks_) {
+      c_ -= chunks_;
+      n_ = long_before(n_);
+      chunks_ = n_ < 0 ? 0 : static_cast<int>((at(n_).length() + chunk - 1) / chunk);
+    }
+  }
+
+  // The last long sequence before `end`; -1: there is none.
+  KDA_DEVICE int long_before(int end) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int last = end - 1; last >= 0; last -= 32) {
+      const int n = last - lane;
+      const bool is_long = n >= 0 && at(n).chunked(tune.short_tokens) > 0;
+      const u32 found = __ballot_sync(0xffffffffU, is_long);
+      if (found != 0) return last - __ffs(static_cast<int>(found)) + 1;
+    }
+    return -1;
+  }
+
+  const abi::Inputs& in_;
+  const abi::chunk::Walk& step_;
+  int n_, chunks_, c_, head_;
+};
+
+template <bool only_long>
+struct WalkOf {
+  using type = AbreastWalk;
+};
+template <>
+struct WalkOf<true> {
+  using type = LongWalk;
+};
+using Walk = WalkOf<(tune.short_tokens > 1)>::type;
 
 }  // namespace kda

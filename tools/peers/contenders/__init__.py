@@ -5,6 +5,7 @@ Each module here has a class with
     __init__()      raises Missing where it cannot run on this machine
     refuses(case)   why it does not serve the case; empty where it does
     prepare(case, sets) -> Prepared
+    replayable      false where its calls may not be replayed from a graph; true if absent
 and is made only by `present()`, so that nothing of a peer is imported before.
 """
 

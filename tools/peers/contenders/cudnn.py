@@ -18,6 +18,7 @@ class _Engine:
     name = ""
     plan = ""
     f32 = False  # g and beta given in f32
+    replayable = False  # in a graph's replay kda_hopper_cuda has ended the process, or done nothing
 
     def __init__(self) -> None:
         torch = imported("torch", "PyTorch with CUDA is needed")
