@@ -159,8 +159,8 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
   CHECK(tuning("T=1 N=1 H=32 h0=1 ht=1").columns == 1);
   CHECK(tuning("T=1 N=1 H=32 K=64 h0=1 ht=1").lanes == 8);
   CHECK(tuning("T=64 N=64 H=32 state=bf16 h0=1 ht=1").lanes == 8);
-  CHECK(threads("T=4096 H=4") == 64);                 // few heads: more, smaller blocks
-  CHECK(threads("T=64 N=64 H=32 V=16") == 64);        // one block would be half empty
+  CHECK(threads("T=4096 H=4") == 64);           // few heads: more, smaller blocks
+  CHECK(threads("T=64 N=64 H=32 V=16") == 64);  // one block would be half empty
 }
 
 TEST_CASE("recurrent refuses tunings that cannot serve, saying why", "[strategy]") {
