@@ -18,6 +18,9 @@ namespace {
 using abi::recurrent::Geometry;
 using abi::recurrent::Tuning;
 
+// The kernel's tuning repeats the tunables and adds short_tokens.
+static_assert(sizeof(abi::recurrent::StepTuning) == sizeof(Tuning) + sizeof(int));
+
 constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid, along x
 // Elements of the state that a thread can keep beside its keys and sums without spilling.
 constexpr int kMaxElements = 128;
@@ -46,7 +49,7 @@ std::int64_t blocks_of(const Problem& problem, const Geometry& geometry) {
 
 // For one token a sequence of f32 states in [V, K], where they are few or many to the device:
 // eight channels a lane, and blocks small (measured on an H200: 1 sequence of 32 heads 3.5 us for
-// 4.4, 64 69 for 72, 256 275 for 287; 8 sequences are between and better off without).
+// 4.4, 64 69 for 72, 256 272 for 286; 8 sequences are between and better off without).
 bool takes_small_blocks(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
   const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;

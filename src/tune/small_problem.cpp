@@ -31,11 +31,16 @@ SmallProblem small_problem(const Problem& problem) {
 }
 
 std::vector<std::int64_t> usual_lengths(const Problem& problem) {
-  const std::int64_t each =
-      problem.mixed_lengths ? std::min<std::int64_t>(problem.max_tokens / problem.max_sequences, 1)
-                            : problem.max_tokens / problem.max_sequences;
-  std::vector<std::int64_t> lengths(static_cast<std::size_t>(problem.max_sequences), each);
-  if (problem.varlen) lengths.back() += problem.max_tokens - each * problem.max_sequences;
+  const std::int64_t tokens = problem.max_tokens;
+  const std::int64_t sequences = problem.max_sequences;
+  const bool mixed = problem.mixed_lengths && tokens >= sequences;
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(sequences),
+                                    mixed ? 1 : tokens / sequences);
+  if (mixed) {
+    lengths.back() = tokens - sequences + 1;
+  } else if (problem.varlen) {
+    for (std::int64_t i = 0; i < tokens % sequences; ++i) ++lengths[static_cast<std::size_t>(i)];
+  }
   return lengths;
 }
 

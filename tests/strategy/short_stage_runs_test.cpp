@@ -103,8 +103,6 @@ std::vector<PoolTrial> pools() {
   return out;
 }
 
-std::vector<Variant> beside() { return {{"chunk_wgmma", "short_tokens=16 stages_at_once=2"}}; }
-
 bool on_device() {
   const std::string reason = why_no_gpu();
   if (!reason.empty()) WARN("skipped: " << reason);
@@ -118,43 +116,13 @@ Plan plan_of(const Problem& problem, const Options& options) {
   return *std::move(plan);
 }
 
-const Options kShort = {.strategy = "chunk_wgmma", .tuning = "short_tokens=16"};
-
-}  // namespace
-
-TEST_CASE("short stages compose where they serve", "[strategy]") {
-  for (const auto& trials : {lengths(), many(), places(), plain(pools())}) {
-    const Tally tally = compose_only("short stages", trials, "sm_90a", variants());
-    CHECK(tally.failed == 0);
-    // Chunks of 64 and two warpgroups have no registers for some, checkpoints no memory for others.
-    CHECK(tally.refused <= static_cast<int>(trials.size()));
-  }
-  CHECK(compose_only("short stage", plain(pools()), "sm_90a", {variants()[0]}).refused == 0);
+// With prepare before the chains, and beside them.
+std::vector<Options> with_short() {
+  return {{.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=1"},
+          {.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=2"}};
 }
 
-TEST_CASE("a short stage at every length", "[gpu][short]") {
-  check_on_device("short lengths", lengths(), variants());
-}
-
-TEST_CASE("a short stage beside more long sequences than blocks", "[gpu][short]") {
-  check_on_device("short many", many(), variants());
-}
-
-TEST_CASE("a short stage in odd places", "[gpu][short]") {
-  check_on_device("short places", places(), variants());
-}
-
-TEST_CASE("a short stage after both others at once", "[gpu][short]") {
-  check_on_device("short beside", lengths(), beside());
-}
-
-TEST_CASE("a short stage from and to pools", "[gpu][short]") {
-  if (!on_device()) return;
-  CHECK(sweep_pools("short pools", pools(), variants()).failed == 0);
-}
-
-TEST_CASE("a sequence changes its stage between replays of a graph", "[gpu][short]") {
-  if (!on_device()) return;
+void replay_with_other_lengths(const Options& how) {
   const Gpu gpu;
   const launch::Driver& driver = gpu.driver();
   std::vector<Trial> trials;
@@ -167,7 +135,7 @@ TEST_CASE("a sequence changes its stage between replays of a graph", "[gpu][shor
     trials.back() = complete(trials.back());
   }
   std::vector<Truth> truths(trials.begin(), trials.end());
-  const Plan plan = plan_of(trials[0].problem, kShort);
+  const Plan plan = plan_of(trials[0].problem, how);
   Rig rig(gpu, trials[0], truths[0].tensors());
   CHECK(rig.run(plan) == "");
   const DeviceMemory workspace(gpu, plan.workspace_bytes());
@@ -196,8 +164,7 @@ TEST_CASE("a sequence changes its stage between replays of a graph", "[gpu][shor
 
 // The decode's launch overlaps the short stage, which ends long before the chains: it must wait for
 // those too.  Then the next run, in which other sequences are long, must wait for the decode.
-TEST_CASE("what follows a short stage sees the long sequences' states", "[gpu][short]") {
-  if (!on_device()) return;
+void run_one_after_another(const Options& how) {
   const Gpu gpu;
   const std::string words = "varlen=1 HV=4 K=128 V=128 ";
   std::vector<Trial> trials = {trial(words, {1, 9000, 16, 0, 40}), trial(words, {1, 1, 1, 1, 1}),
@@ -212,7 +179,7 @@ TEST_CASE("what follows a short stage sees the long sequences' states", "[gpu][s
   }
   for (std::size_t i = 0; i < trials.size(); ++i) {
     rigs.push_back(std::make_unique<Rig>(gpu, trials[i], truths[i].tensors()));
-    plans.push_back(plan_of(trials[i].problem, i == 1 ? Options{.strategy = "recurrent"} : kShort));
+    plans.push_back(plan_of(trials[i].problem, i == 1 ? Options{.strategy = "recurrent"} : how));
   }
   std::size_t bytes = 1;
   for (const Plan& plan : plans) bytes = std::max(bytes, plan.workspace_bytes());
@@ -236,4 +203,43 @@ TEST_CASE("what follows a short stage sees the long sequences' states", "[gpu][s
   const auto one_by_one = run_all(true);
   for (int round = 0; round < 5; ++round)
     CHECK((run_all(false) == one_by_one));  // in brackets: Catch2 would print both
+}
+
+}  // namespace
+
+TEST_CASE("short stages compose where they serve", "[strategy]") {
+  for (const auto& trials : {lengths(), many(), places(), plain(pools())}) {
+    const Tally tally = compose_only("short stages", trials, "sm_90a", variants());
+    CHECK(tally.failed == 0);
+    // Chunks of 64 and two warpgroups have no registers for some, checkpoints no memory for others.
+    CHECK(tally.refused <= static_cast<int>(trials.size()));
+  }
+  CHECK(compose_only("short stage", plain(pools()), "sm_90a", {variants()[0]}).refused == 0);
+}
+
+TEST_CASE("a short stage at every length", "[gpu][short]") {
+  check_on_device("short lengths", lengths(), variants());
+}
+
+TEST_CASE("a short stage beside more long sequences than blocks", "[gpu][short]") {
+  check_on_device("short many", many(), variants());
+}
+
+TEST_CASE("a short stage in odd places", "[gpu][short]") {
+  check_on_device("short places", places(), variants());
+}
+
+TEST_CASE("a short stage from and to pools", "[gpu][short]") {
+  if (!on_device()) return;
+  CHECK(sweep_pools("short pools", pools(), variants()).failed == 0);
+}
+
+TEST_CASE("a sequence changes its stage between replays of a graph", "[gpu][short]") {
+  if (!on_device()) return;
+  for (const Options& how : with_short()) replay_with_other_lengths(how);
+}
+
+TEST_CASE("what follows a short stage sees the long sequences' states", "[gpu][short]") {
+  if (!on_device()) return;
+  for (const Options& how : with_short()) run_one_after_another(how);
 }

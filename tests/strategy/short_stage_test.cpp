@@ -60,8 +60,8 @@ TEST_CASE("short sequences are a last stage, and the others know of it", "[strat
     for (const int at_once : {1, 2}) {
       if (at_once == 2 && std::strlen(more) > 0) continue;  // refused
       INFO(more << " stages_at_once=" << at_once);
-      const std::string words = at_once == 2 ? "T=9000 N=2 H=16 varlen=1 " : kMixed;
-      const compose::Recipe recipe = with_short(words + more, {.stages_at_once = at_once});
+      const compose::Recipe recipe =
+          with_short(std::string(kMixed) + more, {.stages_at_once = at_once});
       for (const compose::Stage& stage : recipe.stages)
         CHECK_THAT(stage.prelude, contains(".short_tokens = 16"));
       // The first begins after whatever came before, which the last relies on.
@@ -145,7 +145,7 @@ TEST_CASE("a search times a mixed problem on mixed lengths", "[strategy]") {
   CHECK(lengths[255] == 1);
   CHECK(lengths.back() == 8192);
   const auto even = tune::usual_lengths(problem_in_words("T=100 N=3 H=1 varlen=1"));
-  CHECK(even == std::vector<std::int64_t>{33, 33, 34});
+  CHECK(even == std::vector<std::int64_t>{34, 33, 33});
 }
 
 TEST_CASE("a dense run has no short stage, and is told why", "[strategy]") {

@@ -16,6 +16,7 @@
 #include "reference/dtype.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tensors.hpp"
+#include "tune/small_problem.hpp"
 
 namespace kda::cli {
 namespace {
@@ -144,20 +145,6 @@ Result<Lengths> parse_lengths(const std::string& text) {
   return lengths;
 }
 
-// As even as can be, or where lengths are mixed a token each and the rest for the last.
-Lengths usual_lengths(const Problem& problem) {
-  const std::int64_t tokens = problem.max_tokens;
-  const std::int64_t sequences = problem.max_sequences;
-  if (problem.mixed_lengths && tokens >= sequences) {
-    Lengths lengths(static_cast<std::size_t>(sequences), 1);
-    lengths.back() = tokens - sequences + 1;
-    return lengths;
-  }
-  Lengths lengths(static_cast<std::size_t>(sequences), tokens / sequences);
-  for (std::int64_t i = 0; i < tokens % sequences; ++i) ++lengths[static_cast<std::size_t>(i)];
-  return lengths;
-}
-
 Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
   const Result<Problem> base = base_of(parts);
   if (!base) return base.status();
@@ -185,7 +172,7 @@ Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
   if (lengths.empty()) {
     const bool own_lengths =
         parts.row != nullptr && !names(parts.words, "T") && !names(parts.words, "N");
-    lengths = usual_lengths(*complete);
+    lengths = tune::usual_lengths(*complete);
     if (own_lengths && parts.row->lengths != nullptr) {
       lengths.assign(parts.row->lengths, parts.row->lengths + parts.row->sequences);
     }

@@ -2,7 +2,6 @@
 // both ways together.  In place or to another pool, slots in order or scattered, by depth, blocks a
 // multiprocessor and cache hints through registers, by tiles and stages through a ring of bulk
 // copies.  The pools together are many times the L2.
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -41,6 +40,7 @@ struct Way {
   int tile;
   std::function<void(const Tiles&)> launch;
   int ways = 2;  // of the traffic: reading and writing
+  float expected = 2.0F;  // where all was 1
 };
 
 class Pools {
@@ -79,7 +79,7 @@ class Pools {
     way.launch(t);
     *others_ = 0;
     count_others<<<1024, 256>>>(reinterpret_cast<const float*>(t.to), sequences * slot_bytes / 4,
-                                2.0F, others_);
+                                way.expected, others_);
     CHECK(cudaDeviceSynchronize());
     return *others_ == 0;
   }
@@ -120,8 +120,8 @@ Way registers_way(int resident) {
                            : "registers") +
              std::string(" threads=") + std::to_string(threads) +
              " depth=" + std::to_string(depth) + " resident=" + std::to_string(resident) +
-             " loads=" + names[static_cast<int>(loads)] +
-             " stores=" + names[static_cast<int>(stores)] + (order == Order::rows ? " rows" : "");
+             " loads=" + hint_names[static_cast<int>(loads)] +
+             " stores=" + hint_names[static_cast<int>(stores)] + (order == Order::rows ? " rows" : "");
   way.tile = threads * depth * 16;
   way.launch = [=](const Tiles& t) {
     kernel<<<static_cast<unsigned>(t.count), threads, shared>>>(t);
@@ -135,8 +135,8 @@ Way ring_way(int kilobytes, int stages, int resident, Hint loads, Hint stores,
   const int tile = kilobytes * 1024;
   Way way;
   way.name = "ring tile=" + std::to_string(kilobytes) + " stages=" + std::to_string(stages) +
-             " resident=" + std::to_string(resident) + " loads=" + names[static_cast<int>(loads)] +
-             " stores=" + names[static_cast<int>(stores)] + (neighbours ? " neighbours" : "") +
+             " resident=" + std::to_string(resident) + " loads=" + hint_names[static_cast<int>(loads)] +
+             " stores=" + hint_names[static_cast<int>(stores)] + (neighbours ? " neighbours" : "") +
              (persistent ? "" : " a block a tile");
   way.tile = tile;
   // At least what keeps further blocks away.
@@ -152,9 +152,11 @@ Way ring_way(int kilobytes, int stages, int resident, Hint loads, Hint stores,
 }
 
 Way memcpy_way() {
-  return {"cudaMemcpyAsync", 65536, [](const Tiles& t) {
+  Way way{"cudaMemcpyAsync", 65536, [](const Tiles& t) {
             CHECK(cudaMemcpyAsync(t.to, t.from, t.count * t.bytes, cudaMemcpyDeviceToDevice));
           }};
+  way.expected = 1.0F;
+  return way;
 }
 
 template <Hint loads, Hint stores>

@@ -10,7 +10,7 @@
 namespace kda::rewrite {
 
 enum class Hint { none, streaming, no_allocate, evict_first, evict_last, unchanged };
-constexpr const char* names[] = {"none",        "streaming",  "no_allocate",
+constexpr const char* hint_names[] = {"none",        "streaming",  "no_allocate",
                                  "evict_first", "evict_last", "unchanged"};
 
 // Where tile i is read and written: as one of many tiles of a slot, which lie anywhere.

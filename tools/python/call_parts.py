@@ -2,7 +2,7 @@
 
     python3 tools/python/call_parts.py [--limit US]
 
-With a GPU the calls are real.  Without one they run on CPU tensors: a libc function that returns 0
+With a GPU the calls are real.  Without one they run on CPU tensors: a function of libm that returns 0
 stands for kda_plan_run, and torch's CPU memory for the GPU's, so the column Python alone tells.
 Microseconds, the best of many short loops; `total` is the call, the other parts are timed apart on the
 same arguments, and Python is what they leave.  With --limit it is an error if that is more.

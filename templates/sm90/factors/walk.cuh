@@ -5,7 +5,7 @@
 
 namespace kda {
 
-// A chunk of a sequence that has at least so many; `tokens` of it go by chunks.
+// Chunk `number` of a sequence of which `tokens` go by chunks; no rows: it has fewer.
 KDA_DEVICE Tile tile_of(int n, int head, i64 begin, i64 tokens, int number) {
   Tile tile;
   tile.n = n;
