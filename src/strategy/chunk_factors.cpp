@@ -170,7 +170,7 @@ compose::Stage prepare_beside_stage(const Problem& problem, const device::Device
     const int sequences = std::max(run.forward.sequences, 1);
     const std::int64_t tiles = args.factors.slots * problem.value_heads;
     const int blocks =
-        static_cast<int>(std::max<std::int64_t>(std::min(all - chains(sequences), tiles), 1));
+        static_cast<int>(std::max<std::int64_t>(std::min(all - chains.of(sequences), tiles), 1));
     const int step = blocks * groups;
     const int rows = step / problem.value_heads;
     args.walk = {step % problem.value_heads, apart ? 0 : rows % sequences,

@@ -1,9 +1,9 @@
 // The prepare stage and its factors in the workspace: what the chunk strategies share.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string_view>
 
 #include "abi/chunk.h"
@@ -54,8 +54,13 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
                                     const abi::chunk::PrepareTuning& tuning,
                                     const FactorSlices& slices);
 
-// Multiprocessors that the recurrence keeps of a run of so many sequences.
-using ChainBlocks = std::function<std::int64_t(std::int64_t sequences)>;
+// Blocks of a recurrence beside which others run.
+struct ChainBlocks {
+  std::int64_t each;  // a sequence
+  std::int64_t most;
+
+  std::int64_t of(std::int64_t sequences) const { return std::min(sequences * each, most); }
+};
 
 // The same, by groups, for a recurrence that runs beside it.  The slices have flags.  short_tokens:
 // as of abi::chunk::PrepareTuning.
@@ -68,8 +73,8 @@ compose::Stage prepare_beside_stage(const Problem& problem, const device::Device
 // H200: 4.4 us of a multiprocessor for 32 tokens of 128 channels).
 double factor_microseconds(const Problem& problem, const device::Device& device, int chunk);
 
-// A block of one chunk takes a multiprocessor so long, waiting for its state: 256 decodes by chunks
-// beside a prefill, measured on an H200.
+// A block of one chunk takes a multiprocessor so long, waiting for its state: what 256 decodes by
+// chunks add to a prefill on an H200, over their blocks.
 constexpr double kShortMicroseconds = 8;
 
 // The two apart, on a Hopper: hopper_prepare_stage (2.05 us where groups prepare), and what reading

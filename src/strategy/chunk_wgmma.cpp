@@ -66,13 +66,13 @@ ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
   if (tuning.short_tokens > 1) {
     most = tuning.stages_at_once > 1 ? std::max<std::int64_t>(all / 2 / each, 1) * each : all;
   }
-  return [each, most](std::int64_t sequences) { return std::min(sequences * each, most); };
+  return {each, most};
 }
 
 // A quarter of the device must be left to prepare.
 bool fits_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   return prepares_by_group(problem, device, tuning.chunk) &&
-         chain_blocks(problem, device, tuning)(problem.max_sequences) <=
+         chain_blocks(problem, device, tuning).of(problem.max_sequences) <=
              device.multiprocessors * 3 / 4;
 }
 
@@ -90,8 +90,8 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
           fmt::format(
               "strategy chunk_wgmma: stages_at_once=2 would give {} of {} multiprocessors to the "
               "recurrence, at most {} leave enough to prepare; stages_at_once=1 does",
-              chain_blocks(problem, device, tuning)(problem.max_sequences), device.multiprocessors,
-              device.multiprocessors * 3 / 4)};
+              chain_blocks(problem, device, tuning).of(problem.max_sequences),
+              device.multiprocessors, device.multiprocessors * 3 / 4)};
 }
 
 Status check_short(const Problem& problem, const Tuning& tuning) {
@@ -141,7 +141,7 @@ double apart_microseconds(const Problem& problem, const device::Device& device,
   if (tuning.stages_at_once > 1) {
     // Decodes begin where prepare has ended or left multiprocessors alone: halfway, say.
     const double alone = at_once_microseconds(
-        prefill, device, tuning, chain_blocks(problem, device, tuning)(problem.max_sequences));
+        prefill, device, tuning, chain_blocks(problem, device, tuning).of(problem.max_sequences));
     return std::max(alone, 25.0 + 0.5 * alone + decodes);
   }
   const double prepare = prepare_microseconds(prefill, device, tuning.chunk);
@@ -159,7 +159,7 @@ double microseconds(const Problem& problem, const device::Device& device, const 
 }
 
 // Up to here token by token is faster (256 such sequences beside one of 8192, H = 16 on an H200: of
-// 1 token 298 us for 507, of 8 528 for 549, of 16 tokens 875 for 558).
+// 1 token 289 us for 509, of 8 528 for 549, of 16 875 for 558; src/README.md has the command).
 constexpr int kShortTokens = 8;
 
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
@@ -253,7 +253,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     args.in = problem::inputs_of(problem, run.forward);
     args.out = problem::outputs_of(problem, run.forward);
     args.factors = slices.at(run);
-    launch.grid[0] = static_cast<unsigned>(chains(run.forward.sequences));
+    launch.grid[0] = static_cast<unsigned>(chains.of(run.forward.sequences));
     launch.set(args);
   };
   recipe.stages.push_back(std::move(recurrence));

@@ -208,11 +208,19 @@ void run_one_after_another(const Options& how) {
 }  // namespace
 
 TEST_CASE("short stages compose where they serve", "[strategy]") {
-  for (const auto& trials : {lengths(), many(), places(), plain(pools())}) {
-    const Tally tally = compose_only("short stages", trials, "sm_90a", variants());
-    CHECK(tally.failed == 0);
-    // Chunks of 64 and two warpgroups have no registers for some, checkpoints no memory for others.
-    CHECK(tally.refused <= static_cast<int>(trials.size()));
+  // Chunks of 64 and two warpgroups have no registers for some, checkpoints no memory for others,
+  // and beside prepare only what groups prepare is served: of each tuning this many at least.
+  const std::vector<std::vector<Trial>> all = {lengths(), many(), places(), plain(pools())};
+  for (const Variant& variant : variants()) {
+    Tally sum;
+    for (const auto& trials : all) {
+      const Tally tally = compose_only("short stages", trials, "sm_90a", {variant});
+      sum.passed += tally.passed;
+      sum.refused += tally.refused;
+      CHECK(tally.failed == 0);
+    }
+    INFO(to_text(variant) << ": " << sum.passed << " passed, " << sum.refused << " refused");
+    CHECK(sum.passed >= sum.refused);
   }
   CHECK(compose_only("short stage", plain(pools()), "sm_90a", {variants()[0]}).refused == 0);
 }

@@ -48,6 +48,15 @@ class ReportTest(unittest.TestCase):
         self.assertEqual((fla["least"], fla["least_at"]), (2.0, "h64 weak"))
         self.assertEqual((cudnn["rows"], cudnn["least"]), (2, 0.5))
 
+    def test_a_time_whose_output_is_not_the_plain_calls_counts_for_nothing(self):
+        for timed, doubted in ((0.004, False), (0.007, False), (1.3, True), (None, True)):
+            rows = [row("h64", "strong", ours=200.0, cudnn_cuda=400.0)]
+            for its in rows[0]["contenders"].values():
+                its.update(o_rel_l2=0.004, timed_o_rel_l2=0.004)
+            rows[0]["contenders"]["cudnn_cuda"]["timed_o_rel_l2"] = timed
+            self.assertEqual(report.ratio(rows[0], "cudnn_cuda"), None if doubted else 2.0)
+            self.assertEqual(report.summary(rows) == [], doubted)
+
     def test_table_names_what_did_not_run(self):
         text = report.markdown(DOCUMENT)
         self.assertIn("- cula did not run: import cula: ModuleNotFoundError", text)

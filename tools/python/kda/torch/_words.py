@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 
@@ -26,6 +26,35 @@ class Words(NamedTuple):
     state_v_first: bool
     chunk_size: int
     recurrent: bool  # fused_recurrent_kda rather than chunk_kda
+
+
+def said(
+    scale: Optional[float],
+    output_final_state: bool,
+    l2norm: bool,
+    gate: bool,
+    sigmoid: bool,
+    neg_eigval: bool,
+    safe_gate: bool,
+    lower_bound: Optional[float],
+    v_first: bool,
+    chunk_size: int = 64,
+    recurrent: bool = True,
+) -> tuple[Any, ...]:
+    """What Words(*said(...)) are, made at every call to find what was made of them."""
+    return (
+        None if scale is None else float(scale),
+        output_final_state,
+        l2norm,
+        gate,
+        sigmoid,
+        neg_eigval,
+        safe_gate,
+        None if lower_bound is None else float(lower_bound),  # a tensor's key would be itself
+        v_first,
+        chunk_size,
+        recurrent,
+    )
 
 
 def rule_of(
@@ -73,7 +102,7 @@ def check_gate(w: Words, t: Tensors) -> None:
         if w.lower_bound is None:
             raise ValueError("lower_bound is missing: safe_gate with use_gate_in_kernel needs it")
         if not -5 <= w.lower_bound < 0:
-            raise ValueError(f"lower_bound = {w.lower_bound}; safe_gate needs it in [-5, 0)")
+            raise ValueError(f"lower_bound = {w.lower_bound:g}; safe_gate needs it in [-5, 0)")
     if w.allow_neg_eigval and not w.use_beta_sigmoid_in_kernel:
         raise ValueError("allow_neg_eigval=True needs use_beta_sigmoid_in_kernel=True")
 

@@ -17,7 +17,7 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._tensors import Tensors, given
-from kda.torch._words import Words, check, rule_of
+from kda.torch._words import Words, check, rule_of, said
 from kda.torch.paged import fused_recurrent_kda_fwd
 
 
@@ -143,19 +143,10 @@ def chunk_kda(
             f"cu_seqlens has {cu_seqlens.shape[0] - 1} sequences and max_num_seqs = {max_num_seqs}; "
             "pad it with empty sequences"
         )
-    words = (
-        scale if scale is None else float(scale),
-        output_final_state,
-        use_qk_l2norm_in_kernel,
-        use_gate_in_kernel,
-        use_beta_sigmoid_in_kernel,
-        allow_neg_eigval,
-        safe_gate,
-        lower_bound if lower_bound is None else float(lower_bound),
-        state_v_first,
-        chunk_size,
-        False,
-    )
+    words = said(
+        scale, output_final_state, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, safe_gate, lower_bound, state_v_first, chunk_size, False,
+    )  # fmt: skip
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     return _run("chunk_kda", words, tensors, cu_seqlens_cpu)
 
@@ -204,18 +195,9 @@ def fused_recurrent_kda(
             )  # fmt: skip
     if not use_gate_in_kernel:
         A_log = dt_bias = None
-    words = (
-        scale if scale is None else float(scale),
-        output_final_state,
-        use_qk_l2norm_in_kernel,
-        use_gate_in_kernel,
-        use_beta_sigmoid_in_kernel,
-        allow_neg_eigval,
-        False,
-        lower_bound if lower_bound is None else float(lower_bound),
-        state_v_first,
-        64,
-        True,
-    )
+    words = said(
+        scale, output_final_state, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,
+    )  # fmt: skip
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     return _run("fused_recurrent_kda", words, tensors)

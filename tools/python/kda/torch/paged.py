@@ -16,7 +16,7 @@ from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._pool import Paging, Slots
 from kda.torch._tensors import Tensors, given
-from kda.torch._words import Words, check, rule_of
+from kda.torch._words import Words, check, rule_of, said
 
 _ready: Known[Ready] = {}
 
@@ -133,19 +133,10 @@ def paged_kda(
         mixed_lengths: calls pack sequences of a few tokens beside long ones.
         out: takes o, ``[B, T, HV, V]``, contiguous.
     """
-    words = (
-        scale if scale is None else float(scale),
-        True,
-        use_qk_l2norm_in_kernel,
-        use_gate_in_kernel,
-        use_beta_sigmoid_in_kernel,
-        allow_neg_eigval,
-        False,
-        lower_bound if lower_bound is None else float(lower_bound),
-        state_v_first,
-        64,
-        True,
-    )
+    words = said(
+        scale, True, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,
+    )  # fmt: skip
     if not use_gate_in_kernel:
         A_log = dt_bias = None
     tensors = (q, k, v, g, beta, A_log, dt_bias, state_pool, cu_seqlens)
@@ -244,19 +235,10 @@ def fused_recurrent_kda_fwd(
             state = torch.zeros(shape, device=q.device)
         else:
             state = state.float().clone()
-    words = (
-        scale if scale is None else float(scale),
-        True,
-        use_qk_l2norm_in_kernel,
-        use_gate_in_kernel,
-        use_beta_sigmoid_in_kernel,
-        allow_neg_eigval,
-        False,
-        lower_bound if lower_bound is None else float(lower_bound),
-        state_v_first,
-        64,
-        True,
-    )
+    words = said(
+        scale, True, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,
+    )  # fmt: skip
     if not use_gate_in_kernel:
         A_log = dt_bias = None
     tensors = (q, k, v, g, beta, A_log, dt_bias, state, cu_seqlens)
