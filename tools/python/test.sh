@@ -2,6 +2,7 @@
 # The Python tests that need no GPU; arguments go to pytest.
 #   KDA_LIBRARY  the libkda.so to test; unset: built into ${BUILD:-build-python}
 #   VENV         where pytest is, made if it is not there (${BUILD}/venv)
+#   KDA_TEST_TORCH  1: torch and FLA are fetched into VENV where it lacks them (5 GB); .ci/run does
 # Uses torch and FLA where that environment has them.  Exits with 77 where pytest cannot be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -21,6 +22,12 @@ if ! "$python" -c 'import pytest' 2>/dev/null; then
   then
     echo "skipped: no pytest here, and pip could not bring it" >&2
     exit 77
+  fi
+fi
+if [ "${KDA_TEST_TORCH:-}" = 1 ] && ! "$python" -c 'import torch, fla' 2>/dev/null; then
+  if ! { "$python" -m pip install -q --disable-pip-version-check torch==2.11.0 einops &&
+    "$python" -m pip install -q --disable-pip-version-check --no-deps fla-core==0.6.0; }; then
+    echo "pip could not bring torch and FLA: the tests that want them are skipped" >&2
   fi
 fi
 exec "$python" -m pytest -q -rs -p no:cacheprovider tests/python "$@"
