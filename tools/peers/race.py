@@ -21,6 +21,8 @@ class Graph:
 
     def __init__(self, call: Call, sets: int):
         self.calls = max(_LEAST_CALLS, sets)
+        # The graph writes to what the call owns, and the next one's capture returns unused memory.
+        self._call = call
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
