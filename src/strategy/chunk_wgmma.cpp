@@ -162,6 +162,16 @@ double microseconds(const Problem& problem, const device::Device& device, const 
 // 1 token 289 us for 509, of 8 528 for 549, of 16 875 for 558; src/README.md has the command).
 constexpr int kShortTokens = 8;
 
+// As deep a ring as leaves room for two checkpoints, if it is no less deep than beside no prepare.
+void make_room_for_checkpoints(const abi::Shape& shape, Tuning& tuning) {
+  Tuning less = tuning;
+  while (less.load_stages > Tuning().load_stages &&
+         abi::chunk_wgmma::checkpoint_buffers(shape, less) < 2) {
+    --less.load_stages;
+  }
+  if (abi::chunk_wgmma::checkpoint_buffers(shape, less) == 2) tuning = less;
+}
+
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
 // stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
@@ -194,6 +204,8 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
       tuning = apart;
     }
   }
+  const abi::Shape shape = problem::shape_of(problem);
+  if (abi::chunk_wgmma::copies_checkpoints(shape)) make_room_for_checkpoints(shape, tuning);
   return tunable::values_of(tuning, abi::chunk_wgmma::tunables);
 }
 

@@ -76,11 +76,25 @@ constexpr int chain_threads(const Shape& shape, const Tuning& tuning) {
   return 128 * tuning.warpgroups + (copies_checkpoints(shape) ? 96 : 64);
 }
 
-// Dynamic shared memory of a chain: the ring and a pair of barriers a slot, then a pair and
-// a checkpoint.
+// A ring of chunks, a pair of barriers a slot.
+constexpr int ring_bytes(const Shape& shape, const Tuning& tuning, bool outputs = true) {
+  return tuning.load_stages * (slot(shape, tuning, outputs).bytes + 16);
+}
+
+// Shared memory that a block can have on sm_90.
+constexpr int shared_limit = 227 * 1024;
+
+// Checkpoints in shared memory at once: two, so that one can be left while another is copied out,
+// where the ring leaves them room.
+constexpr int checkpoint_buffers(const Shape& shape, const Tuning& tuning) {
+  const int two = 2 * (16 + checkpoint_bytes(shape, tuning));
+  return ring_bytes(shape, tuning) + two <= shared_limit ? 2 : 1;
+}
+
+// Dynamic shared memory of a chain: the ring, then a pair of barriers a checkpoint, then those.
 constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool outputs = true) {
   const int kept = copies_checkpoints(shape) ? 16 + checkpoint_bytes(shape, tuning) : 0;
-  return tuning.load_stages * (slot(shape, tuning, outputs).bytes + 16) + kept;
+  return ring_bytes(shape, tuning, outputs) + checkpoint_buffers(shape, tuning) * kept;
 }
 
 }  // namespace kda::abi::chunk_wgmma

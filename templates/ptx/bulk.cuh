@@ -26,9 +26,11 @@ KDA_DEVICE void bulk_store(void* global, u32 shared, u32 bytes) {
 
 KDA_DEVICE void bulk_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-// Until this thread's committed stores have read shared memory.
+// Until this thread's committed stores, but for those of the last `pending` commits, have read
+// shared memory.
+template <int pending = 0>
 KDA_DEVICE void bulk_store_wait_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
 // Until they are in global memory.

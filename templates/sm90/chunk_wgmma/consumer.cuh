@@ -146,7 +146,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     ptx::wgmma_commit();
 
     // Under these: a division, and where the ring holds it already the next chunk's arrival.
-    int number = 0;
+    u32 number = 0;
     if constexpr (Chain::copies_checkpoints) {
       number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
       asm volatile("" : "+r"(number));
@@ -164,7 +164,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     if (left < task.chunks) outputs.next();  // not with the stores, which still read the address
     outputs.take(o, args.in.scale * r_scale.down / writer_scale);
     if constexpr (Chain::copies_checkpoints) {
-      if (number != 0) CheckpointBuffer<Chain>(ring).leave(state, number);
+      if (number != 0) CheckpointBuffers<Chain>(ring).leave(state, number);
     } else if constexpr (Chain::shape.checkpoints) {
       const i64 kept = checkpoints.next(left - 1);
       if (kept != no_slot) {

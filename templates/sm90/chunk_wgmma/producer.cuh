@@ -131,7 +131,9 @@ KDA_DEVICE void feed_ready_factors(const typename Chain::Ring& ring,
     tile += args.in.value_heads;
     to.next();
   }
-  ptx::wait_for_previous();  // so that this kernel does not end before the one beside it
+  // So that this kernel does not end before the one beside it; for blocks that take several
+  // sequences their first block does, when it is done.
+  if constexpr (!Chain::leaves_short) ptx::wait_for_previous();
 }
 
 // What the warps past the consumers do.

@@ -52,7 +52,7 @@ KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
   const Chain::Ring ring(memory);
   if (threadIdx.x == 0) {
     ring.init();
-    if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointBuffer<Chain>(ring).init();
+    if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointBuffers<Chain>(ring).init();
   }
   __syncthreads();
   // The same for a whole warp, and known to be: products may not sit in divergent code.
@@ -80,7 +80,7 @@ KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
     __syncthreads();
     if (threadIdx.x == 0) {
       ring.retire();
-      if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointBuffer<Chain>(ring).retire();
+      if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointBuffers<Chain>(ring).retire();
     }
   }
 }
@@ -108,11 +108,11 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, 1)
 #pragma unroll 1
     for (u32 number = blockIdx.x;; number += gridDim.x) {
       chunk_wgmma::Task task = part(number);
-      const int rank = task.n;
-      task.n = chunk_wgmma::long_sequence<shape, tune.short_tokens>(in, rank);
+      task.n = chunk_wgmma::long_sequence<shape, tune.short_tokens>(in, task.n);
       if (task.n < 0) {
         // The run ends after its prepare stage, or after what came before where it has no tokens.
-        if (rank == 0) ptx::wait_for_previous();
+        // This kernel ends with its last block, so that it is enough if one waits.
+        if (blockIdx.x == 0) ptx::wait_for_previous();
         return;
       }
       walk(memory, args, task);

@@ -38,7 +38,7 @@ class AbreastWalk {
   // Where it stands, if it is not over.
   KDA_DEVICE Tile here() const {
     const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n_);
-    return tile_of(n_, head_, sequence.begin, sequence.chunked(tune.short_tokens), c_);
+    return tile_of(n_, head_, sequence.begin, sequence.length(), c_);
   }
 
   // To the next tile that exists.
@@ -76,7 +76,7 @@ class AbreastWalk {
     for (int n = shape.varlen ? static_cast<int>(threadIdx.x) % 32 : 0; n < in_.sequences;
          n += shape.varlen ? 32 : in_.sequences) {
       const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n);
-      const i64 tokens = sequence.chunked(tune.short_tokens);
+      const i64 tokens = sequence.length();
       most = most > tokens ? most : tokens;
     }
     const int chunks = static_cast<int>((most + chunk - 1) / chunk);

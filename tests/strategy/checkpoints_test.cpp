@@ -1,0 +1,155 @@
+// Checkpoints that chunk_wgmma's chains leave in shared memory: on any host how many at once and
+// what ring that leaves by default, on the device many of them through few buffers.
+#include <string>
+#include <vector>
+
+#include "abi/chunk_wgmma.h"
+#include "plan/choose.hpp"
+#include "plan/plan.hpp"
+#include "problem/problem.hpp"
+#include "problem/shape.hpp"
+#include "strategy/chunk_wgmma.hpp"
+#include "support/pool_sweep.hpp"
+#include "support/scratch.hpp"
+#include "support/trials.hpp"
+#include "support/words.hpp"
+
+using namespace kda;
+using namespace kda::test;
+using abi::chunk_wgmma::Tuning;
+using strategy::chunk_wgmma;
+
+namespace {
+
+const std::string kPool = "T=8192 pool=1 h0=1 ht=1 ";
+const std::string kKept = kPool + "checkpoint=64 ";
+
+abi::Shape shape_in_words(const std::string& words) {
+  return problem::shape_of(problem_in_words(words));
+}
+
+int buffers(const std::string& more, const Tuning& tuning) {
+  return abi::chunk_wgmma::checkpoint_buffers(shape_in_words(kKept + "H=16 " + more), tuning);
+}
+
+std::string default_tuning(const std::string& words) {
+  return tunable::to_text(chunk_wgmma.defaults(problem_in_words(words), h200()));
+}
+
+// One buffer and two, one warpgroup and two, and blocks that walk several sequences.
+std::vector<Variant> variants() {
+  std::vector<Variant> out;
+  for (const char* tuning :
+       {"stages_at_once=1", "stages_at_once=1 load_stages=6", "stages_at_once=1 load_stages=1",
+        "chunk=64 prepare_threads=512 load_stages=2", "chunk=16 prepare_threads=128",
+        "stages_at_once=2 load_stages=5", "stages_at_once=2 load_stages=6",
+        "warpgroups=2 load_stages=2", "warpgroups=2 load_stages=4",
+        "stages_at_once=1 short_tokens=8", "stages_at_once=2 short_tokens=8"})
+    out.push_back({"chunk_wgmma", tuning});
+  return out;
+}
+
+// None to 15 of a sequence, after every chunk of 64 or more, the last ones without a column; every
+// second pool where no bulk copy can write.  Every seventh sequence is padding.
+std::vector<PoolTrial> trials() {
+  std::vector<PoolTrial> out;
+  for (const char* size : {"K=128 V=128 ", "K=128 V=100 ", "K=128 V=128 state=bf16 ", "K=64 V=64 "})
+    for (const char* every : {"checkpoint=64 ", "checkpoint=128 ", "checkpoint=192 "}) {
+      PoolTrial one;
+      one.trial = trial(
+          std::string("pool=1 varlen=1 ") + size + every,
+          {1000, 1, 64, 300, 0, 31, 320, 33, 160, 2, 640, 96, 8, 65, 32, 9, 192, 224, 40, 352});
+      SlotsSpec spec;
+      spec.sequences = static_cast<int>(one.trial.lengths.size());
+      spec.checkpoint_columns = 12;
+      spec.prefixes = out.size() % 2 == 0;
+      spec.seed = out.size();
+      one.slots = make_slots(spec);
+      one.gap = out.size() % 2 == 1 ? 5 : 0;
+      out.push_back(one);
+    }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("two checkpoints are in shared memory where the ring leaves them room", "[strategy]") {
+  CHECK(abi::chunk_wgmma::shared_limit == static_cast<int>(h200().shared_per_block));
+  CHECK(buffers("", {}) == 2);
+  CHECK(buffers("", {.load_stages = 5}) == 2);
+  CHECK(buffers("", {.load_stages = 6}) == 1);
+  CHECK(buffers("", {.warpgroups = 2}) == 1);
+  CHECK(buffers("", {.warpgroups = 2, .load_stages = 2}) == 2);
+  CHECK(buffers("state=bf16", {.load_stages = 6}) == 2);
+  CHECK(buffers("state=bf16", {.warpgroups = 2}) == 2);
+  CHECK(buffers("K=64 V=64", {.load_stages = 6}) == 2);
+}
+
+TEST_CASE("a chain's shared memory holds its checkpoints", "[strategy]") {
+  const auto bytes = [](const std::string& words, const Tuning& tuning) {
+    const auto recipe = chunk_wgmma.compose(problem_in_words(words), h200(),
+                                            tunable::values_of(tuning, abi::chunk_wgmma::tunables));
+    INFO(words << ": " << recipe.status().message());
+    REQUIRE(recipe);
+    return recipe->stages.at(1).shared_bytes;
+  };
+  const std::string none = kPool + "H=16 ", kept = kKept + "H=16 ";
+  CHECK(bytes(kept, {}) == bytes(none, {}) + 2 * (16 + 64 * 128 * 4));
+  CHECK(bytes(kept, {.load_stages = 6}) == bytes(none, {.load_stages = 6}) + 16 + 64 * 128 * 4);
+  CHECK(bytes(kept, {.warpgroups = 2}) == bytes(none, {.warpgroups = 2}) + 16 + 128 * 128 * 4);
+  CHECK(bytes(kept + "state=bf16 K=64", {}) ==
+        bytes(none + "state=bf16 K=64", {}) + 2 * (16 + 64 * 64 * 2));
+  // From registers, without a copy.
+  CHECK(bytes(kept + "layout=key_first", {}) == bytes(none, {}));
+}
+
+TEST_CASE("the default ring leaves room for two checkpoints", "[strategy]") {
+  const std::string kept = kKept + "H=16 ";
+  CHECK_THAT(default_tuning(kept), contains("load_stages=5 stages_at_once=2"));
+  CHECK_THAT(default_tuning(kept + "mixed=1 varlen=1 N=100"),
+             contains("load_stages=5 stages_at_once=2 short_tokens=8"));
+  for (const char* more : {"state=bf16", "K=64 V=64", "layout=key_first"}) {
+    INFO(more);
+    CHECK_THAT(default_tuning(kept + more), contains("load_stages=6 stages_at_once=2"));
+  }
+  CHECK_THAT(default_tuning(kPool + "H=16"), contains("load_stages=6 stages_at_once=2"));
+  // As deep as without checkpoints, though only one fits.
+  CHECK_THAT(default_tuning(kKept + "H=128"), contains("warpgroups=2 load_stages=4"));
+  // What a caller names stays.
+  const auto choice = plan::choose(problem_in_words(kept), h200(),
+                                   {.strategy = "chunk_wgmma", .tuning = "load_stages=6"});
+  REQUIRE(choice);
+  CHECK_THAT(tunable::to_text(choice->recipe.tuning), contains("load_stages=6 stages_at_once=2"));
+}
+
+TEST_CASE("checkpoints through few buffers compose", "[strategy]") {
+  const Tally tally = compose_only("checkpoints", plain(trials()), "sm_90a", variants());
+  CHECK(tally.failed == 0);
+  CHECK(tally.refused == 0);
+}
+
+TEST_CASE("chains that leave checkpoints do not spill", "[strategy][compile]") {
+  const Scratch cache;
+  const std::vector<Problem> one = {problem_in_words(kKept + "H=4 varlen=1")};
+  for (const char* tuning : {"stages_at_once=1", "stages_at_once=2 load_stages=6",
+                             "stages_at_once=2 short_tokens=8", "warpgroups=2 load_stages=2"}) {
+    const auto plans = plan::make_all(one, {.target = "sm_90a",
+                                            .cache_dir = cache.path(),
+                                            .strategy = "chunk_wgmma",
+                                            .tuning = tuning});
+    INFO(tuning << ": " << plans[0].status().message());
+    REQUIRE(plans[0]);
+    for (const program::Kernel& kernel : (*plans[0])->program.kernels)
+      CHECK(kernel.resources.spill_bytes == 0);
+  }
+}
+
+TEST_CASE("many checkpoints through few buffers, on the device", "[gpu]") {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  const Tally tally = sweep_pools("checkpoints through few buffers", trials(), variants());
+  CHECK(tally.failed == 0);
+  CHECK(tally.refused == 0);
+}
