@@ -162,31 +162,34 @@ double microseconds(const Problem& problem, const device::Device& device, const 
 // 1 token 289 us for 509, of 8 528 for 549, of 16 875 for 558; src/README.md has the command).
 constexpr int kShortTokens = 8;
 
-// As deep a ring as leaves room for two checkpoints, if it is no less deep than beside no prepare.
-void make_room_for_checkpoints(const abi::Shape& shape, Tuning& tuning) {
-  Tuning less = tuning;
-  while (less.load_stages > Tuning().load_stages &&
-         abi::chunk_wgmma::checkpoint_buffers(shape, less) < 2) {
-    --less.load_stages;
-  }
-  if (abi::chunk_wgmma::checkpoint_buffers(shape, less) == 2) tuning = less;
-}
+// Sequences of up to so many chunks are over before a block is busy: two blocks share a
+// multiprocessor, which a ring of three leaves room for (32 of 64 tokens, H = 16: 73 us for 80).
+constexpr double kBriefChunks = 4;
+constexpr int kBriefStages = 3;
 
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
 // stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
-// faster.  How few of such a pack's sequences are long is not known: one warpgroup a block.
+// faster.  How few of such a pack's sequences are long is not known: one warpgroup a block.  One with
+// checkpoints, too, and a ring of four, so that two of those find room (H = 16 with one every 64
+// tokens 219 us; a ring of five 236, of six with one 293; H = 64 582, two warpgroups 621).
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
   Tuning apart = tuning;
   apart.short_tokens = kShortTokens;
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
+  const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
   Tuning at_once = tuning;
   at_once.stages_at_once = 2;
-  at_once.load_stages = 6;  // found by kda-tune: the block has its multiprocessor to itself
-  if (blocks_of(problem, tuning) > device.multiprocessors && problem.value_dim > 64 && fits) {
-    tuning.warpgroups = 2;
+  // Six were found by kda-tune: the block has its multiprocessor to itself.
+  if (!copies) at_once.load_stages = 6;
+  if (blocks_of(problem, tuning) > device.multiprocessors && fits) {
+    if (longest_length(problem) <= kBriefChunks * tuning.chunk) {
+      tuning.load_stages = kBriefStages;
+    } else if (problem.value_dim > 64 && !copies) {
+      tuning.warpgroups = 2;
+    }
   }
   if (fits_beside(problem, device, at_once) &&
       microseconds(problem, device, at_once) < microseconds(problem, device, tuning)) {
@@ -204,8 +207,6 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
       tuning = apart;
     }
   }
-  const abi::Shape shape = problem::shape_of(problem);
-  if (abi::chunk_wgmma::copies_checkpoints(shape)) make_room_for_checkpoints(shape, tuning);
   return tunable::values_of(tuning, abi::chunk_wgmma::tunables);
 }
 

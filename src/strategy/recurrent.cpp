@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "abi/recurrent.h"
 #include "compose/prelude.hpp"
@@ -47,26 +48,36 @@ std::int64_t blocks_of(const Problem& problem, const Geometry& geometry) {
   return std::int64_t{problem.max_sequences} * problem.value_heads * geometry.slices;
 }
 
-// For one token a sequence of f32 states in [V, K], where they are few or many to the device:
-// eight channels a lane, and blocks small (measured on an H200: 1 sequence of 32 heads 3.5 us for
-// 4.4, 64 69 for 72, 256 272 for 286; 8 sequences are between and better off without).
-bool takes_small_blocks(const Problem& problem, const device::Device& device) {
+// For one token a sequence of states in [V, K], by how many heads there are to a multiprocessor
+// (measured on an H200 with 32 heads; the times after "for" are of the tuning below).
+// f32: eight channels a lane and small blocks, 1 sequence 3.5 us for 4.4, 64 69 for 72, 256 272 for
+// 286; 8 are better off below.  bf16: 8 sequences 5.9 us for 6.6; 64 37.0 for 38.3, 256 142.5 for
+// 147; one as below.
+std::optional<Tuning> decode_tuning(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
+  if (problem.max_tokens > problem.max_sequences || !shape.state_value_first) return std::nullopt;
   const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
-  return problem.max_tokens <= problem.max_sequences && shape.state_value_first &&
-         shape.state_type == abi::DType::f32 &&
-         (heads <= device.multiprocessors || heads >= 8.0 * device.multiprocessors);
+  const bool few = heads <= device.multiprocessors;
+  const bool many = heads >= 8.0 * device.multiprocessors;
+  Tuning tuning{.lanes = 4, .stages = 1};
+  int channels = 8;  // a lane
+  if (shape.state_type == abi::DType::f32) {
+    if (!few && !many) return std::nullopt;
+    tuning.threads = few ? 128 : 64;
+    tuning.columns = few ? 1 : 2;
+  } else {
+    if (few) return std::nullopt;
+    tuning.threads = many ? 32 : 128;
+    tuning.columns = many ? 8 : 2;
+    if (!many) channels = 32;
+  }
+  while (tuning.lanes < 32 && tuning.lanes * channels < shape.key_dim) tuning.lanes *= 2;
+  return tuning;
 }
 
 Tuning default_tuning(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
-  if (takes_small_blocks(problem, device)) {
-    const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
-    const bool few = heads <= device.multiprocessors;
-    Tuning tuning{.threads = few ? 128 : 64, .lanes = 4, .columns = few ? 1 : 2, .stages = 1};
-    while (tuning.lanes < 32 && tuning.lanes * 8 < shape.key_dim) tuning.lanes *= 2;
-    return tuning;
-  }
+  if (const std::optional<Tuning> tuning = decode_tuning(problem, device)) return *tuning;
   const bool decodes = mean_length(problem) <= kFewTokens;
   Tuning tuning;
   tuning.stages = decodes ? 1 : 2;

@@ -97,4 +97,11 @@ constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool 
   return ring_bytes(shape, tuning, outputs) + checkpoint_buffers(shape, tuning) * kept;
 }
 
+// Blocks of a recurrence that a multiprocessor can hold by its shared memory, of which each block
+// takes 1 KB more than it asks for: one, or two.
+constexpr int blocks_by_memory(const Shape& shape, const Tuning& tuning) {
+  const int two = 2 * (chain_shared_bytes(shape, tuning) + 1024);
+  return tuning.stages_at_once == 1 && two <= shared_limit + 1024 ? 2 : 1;
+}
+
 }  // namespace kda::abi::chunk_wgmma

@@ -158,7 +158,14 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
   CHECK(tuning("T=64 N=64 H=32 h0=1 ht=1").lanes == 16);
   CHECK(tuning("T=1 N=1 H=32 h0=1 ht=1").columns == 1);
   CHECK(tuning("T=1 N=1 H=32 K=64 h0=1 ht=1").lanes == 8);
-  CHECK(tuning("T=64 N=64 H=32 state=bf16 h0=1 ht=1").lanes == 8);
+  // Of bf16 states the same where they are many; 32 channels a lane where they are fewer.
+  CHECK(tunable::to_text(recurrent.defaults(
+            test::problem_in_words("T=64 N=64 H=32 state=bf16 h0=1 ht=1"), device)) ==
+        "threads=32 lanes=16 columns=8 stages=1");
+  CHECK(tunable::to_text(recurrent.defaults(
+            test::problem_in_words("T=8 N=8 H=32 state=bf16 h0=1 ht=1"), device)) ==
+        "threads=128 lanes=4 columns=2 stages=1");
+  CHECK(threads("T=1 N=1 H=32 state=bf16 h0=1 ht=1") == 128);
   CHECK(threads("T=4096 H=4") == 64);           // few heads: more, smaller blocks
   CHECK(threads("T=64 N=64 H=32 V=16") == 64);  // one block would be half empty
 }

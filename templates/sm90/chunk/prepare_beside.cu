@@ -26,9 +26,8 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
     return args.factors.ready + tile.head * args.factors.slots + tile.slot;
   };
   // Each flag falls before the recurrence can start: it does once all blocks have come past here.
-  for (Walk walk(in, args.walk, group); !walk.is_over(); walk.next()) {
-    if (thread == 0) *flag(walk.here()) = 0;
-  }
+  Walk::for_each(in, args.walk, group, tune.groups * static_cast<int>(gridDim.x), thread,
+                 [&](const Tile& tile) { *flag(tile) = 0; });
   __threadfence();
   __syncthreads();
   ptx::launch_dependents();

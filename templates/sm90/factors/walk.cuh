@@ -47,6 +47,23 @@ class AbreastWalk {
     settle();
   }
 
+  // Tells each tile of the way that begins at `first` to one of the group's threads.
+  template <class What>
+  static KDA_DEVICE void for_each(const abi::Inputs& in, const abi::chunk::Walk& step, int first,
+                                  int groups, int thread, const What& what) {
+    const int chunks = AbreastWalk(in, step, first).chunks_;
+    for (i64 at = first + static_cast<i64>(thread) * groups;;
+         at += static_cast<i64>(Group::threads) * groups) {
+      const i64 line = at / in.value_heads;
+      if (line / in.sequences >= chunks) return;
+      const int n = static_cast<int>(line % in.sequences);
+      const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
+      const Tile tile = tile_of(n, static_cast<int>(at % in.value_heads), sequence.begin,
+                                sequence.length(), static_cast<int>(line / in.sequences));
+      if (tile.rows > 0) what(tile);
+    }
+  }
+
  private:
   KDA_DEVICE void advance() {
     head_ += step_.heads;
@@ -117,6 +134,16 @@ class LongWalk {
       ++c_;
     }
     settle();
+  }
+
+  // The same; all tiles to one thread, as a whole warp looks for sequences.
+  template <class What>
+  static KDA_DEVICE void for_each(const abi::Inputs& in, const abi::chunk::Walk& step, int first,
+                                  int, int thread, const What& what) {
+    for (LongWalk walk(in, step, first); !walk.is_over(); walk.next()) {
+      const Tile tile = walk.here();
+      if (thread == 0) what(tile);
+    }
   }
 
  private:
