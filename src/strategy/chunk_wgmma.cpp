@@ -129,7 +129,7 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
 
 // The prefill of a mixed pack, and its decodes' states beside the chains; nine tenths of the
 // bandwidth is what decodes alone reach on an H200.  256 decodes beside 8192 tokens take 265 us at
-// once and 289 otherwise, beside 8 of 1024 tokens 329 and 290: how many are long is not known.
+// once and 289 otherwise, beside 8 of 1024 tokens 295 and 290: how many are long is not known.
 double apart_microseconds(const Problem& problem, const device::Device& device,
                           const Tuning& tuning) {
   const Problem prefill = longest_alone(problem);

@@ -8,10 +8,8 @@ tools/peers/compare.sh --list              who would run, and why the others wou
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
 import pathlib
-import subprocess
 import sys
 import time
 from typing import Optional
@@ -19,6 +17,7 @@ from typing import Optional
 import cases as case_table
 import contenders
 import fla_choices
+import provenance
 import report
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -89,17 +88,8 @@ class Run:
         only = tuple(asked.only) + ("ours",) if asked.only else ()
         self.found, missing = contenders.present(only)
         self.fla = next((c for c in self.found if c.name == "fla"), None)
-        said = subprocess.run(
-            [asked.kda_bench, "--version"], check=True, capture_output=True, text=True
-        )
-        version, commit = said.stdout.split()[:2]
         self.document = {
-            "machine": f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, "
-            + ", ".join(f"{name} {version}" for name, version in fla_choices.versions().items()),
-            "date": datetime.date.today().isoformat(),
-            "version": version,
-            "commit": commit,
-            "command": " ".join(["compare.sh", *sys.argv[1:]]),
+            **provenance.of_run(torch, asked.kda_bench, "compare.sh"),
             "truth": "FLA's fused_recurrent_kda, token by token in f32" if self.fla else "ours",
             "missing": missing,
             "rows": [],

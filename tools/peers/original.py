@@ -6,7 +6,7 @@ tools/peers/compare.sh original --suite local   ours alone; --suite peer: FLA al
 B, H, T with K = V = 64 and C = 32, in f32: q and k normalised inside, the decay sigmoid(g), no
 states.  Ours is a call of kda_prefill_f32 with w and u, its workspace included, and one without
 them; FLA's is chunk_kda on g = logsigmoid(g), made beforehand.  Errors are against the token
-recurrence in f64, over all elements.  Writes original.json into --out.
+recurrence in f64, over all elements.  Writes original_fla.json and .md into --out.
 """
 
 from __future__ import annotations
@@ -213,6 +213,34 @@ def text_of(row: dict) -> list[str]:
     return lines
 
 
+def table_of(document: dict) -> str:
+    names = ("ours", "ours, o alone", "fla")
+
+    def cells(its: dict) -> str:
+        return f"{its['us']:.1f} | {its['o_rel_l2']:.1e}" if "us" in its else "- | -"
+
+    lines = [
+        "# kda_prefill_f32 beside FLA",
+        "",
+        f"K = V = {K}, C = {C}, f32 (FLA's products are of tf32); GPU time of a call in a CUDA graph, "
+        f"rel-L2 of o against {document['truth']}. {document['machine']}, {document['date']}, commit "
+        f"{document['commit']}, `{document['command']}`.",
+        "",
+        "| B | H | T | ours with w and u: us | error | ours, o alone: us | error | FLA us | error |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in document["rows"]:
+        its = " | ".join(cells(row["contenders"].get(name, {})) for name in names)
+        lines.append(f"| {row['B']} | {row['H']} | {row['T']} | {its} |")
+    return "\n".join(lines) + "\n"
+
+
+def write(folder: pathlib.Path, document: dict) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "original_fla.json").write_text(json.dumps(document, indent=1) + "\n")
+    (folder / "original_fla.md").write_text(table_of(document))
+
+
 def options(arguments: Optional[list[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -221,7 +249,7 @@ def options(arguments: Optional[list[str]] = None) -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, default=len(SIZES), help="the first so many")
     parser.add_argument("--seconds", type=float, default=200, help="no size starts after these")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."), help="folder")
-    parser.add_argument("--kda-bench", help=argparse.SUPPRESS)  # compare.sh gives it to all
+    parser.add_argument("--kda-bench", default="kda-bench", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
@@ -239,8 +267,12 @@ def main(arguments: Optional[list[str]] = None) -> int:
     found, missing = contenders_of(torch, asked.suite)
     for name, why in missing.items():
         print(f"{name} skipped: {why}")
+    import fla_choices
+    import provenance
+
     document = {
-        "machine": f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}",
+        **provenance.of_run(torch, asked.kda_bench, "compare.sh original"),
+        "truth": "the token recurrence in f64",
         "missing": missing,
         "rows": [],
     }
@@ -248,8 +280,6 @@ def main(arguments: Optional[list[str]] = None) -> int:
     alone = [contender for contender in found if contender.name != "fla"]
     for contenders in [alone, found] if alone and len(found) > len(alone) else [found]:
         if contenders is found and len(found) > len(alone):
-            import fla_choices
-
             fla_choices.tune_quickly()
         for i, size in enumerate(SIZES[: asked.sizes]):
             if time.monotonic() - started > asked.seconds:
@@ -258,8 +288,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
             row = row_of(torch, size, contenders)
             document["rows"][i : i + 1] = [row]
             print("\n".join(text_of(row)), flush=True)
-            asked.out.mkdir(parents=True, exist_ok=True)
-            (asked.out / "original.json").write_text(json.dumps(document, indent=1) + "\n")
+            write(asked.out, document)
             torch.cuda.empty_cache()
     return 0 if document["rows"] else 1
 

@@ -41,6 +41,20 @@ class OriginalTest(unittest.TestCase):
         self.assertEqual(found, [])
         self.assertIn("/nowhere/libkda.so", missing["ours"])
 
+    def test_the_table_has_what_was_reached(self):
+        row = {
+            "B": 2,
+            "H": 8,
+            "T": 4096,
+            "contenders": {
+                "ours": {"us": 640.3, "o_rel_l2": 2.9e-7},
+                "fla": {"skipped": "no time"},
+            },
+        }
+        document = {"machine": "M", "date": "D", "commit": "c", "command": "x", "truth": "t"}
+        text = original.table_of({**document, "rows": [row]})
+        self.assertIn("| 2 | 8 | 4096 | 640.3 | 2.9e-07 | - | - | - | - |", text)
+
 
 if __name__ == "__main__":
     unittest.main()
