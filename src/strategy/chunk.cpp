@@ -47,8 +47,8 @@ int shards_for(int value_dim, int columns) {
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
-  // A state of more than 128 channels fills the registers; f32 takes three products for one, which of
-  // 64 channels still pays (kda_prefill_f32 at B=2 H=8 T=4096 on an H200: 705 us for 776).
+  // A state of more than 128 channels fills the registers; f32 takes three products for one, which
+  // of 64 channels still pays (kda_prefill_f32 at B=2 H=8 T=4096 on an H200: 705 us for 776).
   const bool f32 = problem.qkv_type == DType::f32;
   tuning.chunk = problem.key_dim > (f32 ? 64 : 128) ? 16 : 32;
   if (problem.wy_chunk > 0) tuning.chunk = problem.wy_chunk;
@@ -65,8 +65,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   if (problem.value_dim <= 16) {
     tuning.threads = 32;
   } else if (problem.value_dim <= 32 ||
-             (!small_f32 &&
-              heads * shards_for(problem.value_dim, 32) <= device.multiprocessors)) {
+             (!small_f32 && heads * shards_for(problem.value_dim, 32) <= device.multiprocessors)) {
     tuning.threads = 64;
   }
   tuning.shards = shards_for(problem.value_dim, tuning.threads / 2);
