@@ -128,7 +128,7 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
 }
 
 // The prefill of a mixed pack, and its decodes' states beside the chains; nine tenths of the
-// bandwidth is what decodes alone reach on an H200.  256 decodes beside 8192 tokens take 265 us at
+// bandwidth is what decodes alone reach on an H200.  256 decodes beside 8192 tokens take 270 us at
 // once and 289 otherwise, beside 8 of 1024 tokens 295 and 290: how many are long is not known.
 double apart_microseconds(const Problem& problem, const device::Device& device,
                           const Tuning& tuning) {
@@ -159,7 +159,8 @@ double microseconds(const Problem& problem, const device::Device& device, const 
 }
 
 // Up to here token by token is faster (256 such sequences beside one of 8192, H = 16 on an H200: of
-// 1 token 289 us for 509, of 8 528 for 549, of 16 875 for 558; src/README.md has the command).
+// 1 token 289 us for 509 by chunks of two warpgroups, of 8 528 for 549, of 16 875 for 558;
+// src/README.md has the command.  By rings of three, since then, those of 1 take 458).
 constexpr int kShortTokens = 8;
 
 // Sequences of up to so many chunks are over before a block is busy: two blocks share a
@@ -170,9 +171,9 @@ constexpr int kBriefStages = 3;
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
 // stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
-// faster.  How few of such a pack's sequences are long is not known: one warpgroup a block.  One with
-// checkpoints, too, and a ring of four, so that two of those find room (H = 16 with one every 64
-// tokens 219 us; a ring of five 236, of six with one 293; H = 64 582, two warpgroups 621).
+// faster.  How few of such a pack's sequences are long is not known: one warpgroup a block.  One
+// with checkpoints, too, and a ring of four, so that two of those find room (H = 16 with one every
+// 64 tokens 217 us; a ring of five 236, of six with one 293; H = 64 583, two warpgroups 621).
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
@@ -185,8 +186,12 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   // Six were found by kda-tune: the block has its multiprocessor to itself.
   if (!copies) at_once.load_stages = 6;
   if (blocks_of(problem, tuning) > device.multiprocessors && fits) {
-    if (longest_length(problem) <= kBriefChunks * tuning.chunk) {
-      tuning.load_stages = kBriefStages;
+    Tuning brief = tuning;
+    brief.load_stages = kBriefStages;
+    const abi::Shape shape = problem::shape_of(problem);
+    if (!shape.checkpoints && longest_length(problem) <= kBriefChunks * tuning.chunk &&
+        abi::chunk_wgmma::blocks_by_memory(shape, brief) > 1) {
+      tuning = brief;
     } else if (problem.value_dim > 64 && !copies) {
       tuning.warpgroups = 2;
     }

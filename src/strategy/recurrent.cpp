@@ -50,8 +50,8 @@ std::int64_t blocks_of(const Problem& problem, const Geometry& geometry) {
 
 // For one token a sequence of states in [V, K], by how many heads there are to a multiprocessor
 // (measured on an H200 with 32 heads; the times after "for" are of the tuning below).
-// f32: eight channels a lane and small blocks, 1 sequence 3.5 us for 4.4, 64 69 for 72, 256 272 for
-// 286; 8 are better off below.  bf16: 8 sequences 5.9 us for 6.6; 64 37.0 for 38.3, 256 142.5 for
+// f32: eight channels a lane and small blocks, 1 sequence 3.5 us for 4.4, 64 68 for 72, 256 273 for
+// 287; 8 are better off below.  bf16: 8 sequences 5.9 us for 6.6; 64 37.0 for 38.3, 256 142 for
 // 147; one as below.
 std::optional<Tuning> decode_tuning(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
@@ -72,6 +72,9 @@ std::optional<Tuning> decode_tuning(const Problem& problem, const device::Device
     if (!many) channels = 32;
   }
   while (tuning.lanes < 32 && tuning.lanes * channels < shape.key_dim) tuning.lanes *= 2;
+  // Half of a block would be empty.
+  const int columns = abi::recurrent::geometry_of(shape, tuning).block_columns;
+  if (2 * shape.value_dim <= columns) return std::nullopt;
   return tuning;
 }
 

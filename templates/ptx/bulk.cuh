@@ -17,7 +17,8 @@ KDA_DEVICE void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier
 // Orders this thread's writes to shared memory before reads of it by wgmma and bulk copies.
 KDA_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// From shared memory to global; what other threads wrote must be fenced by them before.
+// From shared memory to global; what other threads wrote is fenced by them, or by this thread once
+// it has waited for them.
 KDA_DEVICE void bulk_store(void* global, u32 shared, u32 bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
                "r"(shared), "r"(bytes)

@@ -26,6 +26,14 @@ TEST_CASE("brief sequences go by blocks of which two share a multiprocessor", "[
   CHECK_THAT(default_tuning(varlen + "T=4096 N=32"), contains("warpgroups=1 load_stages=3"));
   CHECK_THAT(default_tuning(varlen + "T=8192 N=32"), contains("warpgroups=2 load_stages=4"));
   CHECK_THAT(default_tuning("T=8192 H=96"), contains("warpgroups=2 load_stages=4"));
+  // Two do not fit, or have a warp more.
+  const std::string brief = varlen + "T=4096 N=32 ";
+  CHECK_THAT(default_tuning(brief + "neg_eigval=1"), contains("warpgroups=2 load_stages=4"));
+  for (const char* more : {"", "layout=key_first "}) {
+    INFO(more);
+    CHECK_THAT(default_tuning(brief + more + "pool=1 h0=1 ht=1 checkpoint=64"),
+               contains("load_stages=4"));
+  }
 }
 
 TEST_CASE("two blocks share a multiprocessor where its memory holds their rings", "[strategy]") {

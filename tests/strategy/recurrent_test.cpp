@@ -166,6 +166,7 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
             test::problem_in_words("T=8 N=8 H=32 state=bf16 h0=1 ht=1"), device)) ==
         "threads=128 lanes=4 columns=2 stages=1");
   CHECK(threads("T=1 N=1 H=32 state=bf16 h0=1 ht=1") == 128);
+  CHECK(threads("T=8 N=8 H=32 V=16 state=bf16 h0=1 ht=1") == 64);
   CHECK(threads("T=4096 H=4") == 64);           // few heads: more, smaller blocks
   CHECK(threads("T=64 N=64 H=32 V=16") == 64);  // one block would be half empty
 }

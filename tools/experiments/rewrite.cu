@@ -39,7 +39,7 @@ struct Way {
   std::string name;
   int tile;
   std::function<void(const Tiles&)> launch;
-  int ways = 2;  // of the traffic: reading and writing
+  int ways = 2;           // of the traffic: reading and writing
   float expected = 2.0F;  // where all was 1
 };
 
@@ -115,13 +115,13 @@ Way registers_way(int resident) {
   const int shared = resident > 0 ? 227 * 1024 / resident - 1024 : 0;
   CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
   Way way;
-  way.name = (which == 1   ? "reads alone"
-              : which == 2 ? "writes alone"
-                           : "registers") +
-             std::string(" threads=") + std::to_string(threads) +
-             " depth=" + std::to_string(depth) + " resident=" + std::to_string(resident) +
-             " loads=" + hint_names[static_cast<int>(loads)] +
-             " stores=" + hint_names[static_cast<int>(stores)] + (order == Order::rows ? " rows" : "");
+  way.name =
+      (which == 1   ? "reads alone"
+       : which == 2 ? "writes alone"
+                    : "registers") +
+      std::string(" threads=") + std::to_string(threads) + " depth=" + std::to_string(depth) +
+      " resident=" + std::to_string(resident) + " loads=" + hint_names[static_cast<int>(loads)] +
+      " stores=" + hint_names[static_cast<int>(stores)] + (order == Order::rows ? " rows" : "");
   way.tile = threads * depth * 16;
   way.launch = [=](const Tiles& t) {
     kernel<<<static_cast<unsigned>(t.count), threads, shared>>>(t);
@@ -135,7 +135,8 @@ Way ring_way(int kilobytes, int stages, int resident, Hint loads, Hint stores,
   const int tile = kilobytes * 1024;
   Way way;
   way.name = "ring tile=" + std::to_string(kilobytes) + " stages=" + std::to_string(stages) +
-             " resident=" + std::to_string(resident) + " loads=" + hint_names[static_cast<int>(loads)] +
+             " resident=" + std::to_string(resident) +
+             " loads=" + hint_names[static_cast<int>(loads)] +
              " stores=" + hint_names[static_cast<int>(stores)] + (neighbours ? " neighbours" : "") +
              (persistent ? "" : " a block a tile");
   way.tile = tile;

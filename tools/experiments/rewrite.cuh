@@ -11,7 +11,7 @@ namespace kda::rewrite {
 
 enum class Hint { none, streaming, no_allocate, evict_first, evict_last, unchanged };
 constexpr const char* hint_names[] = {"none",        "streaming",  "no_allocate",
-                                 "evict_first", "evict_last", "unchanged"};
+                                      "evict_first", "evict_last", "unchanged"};
 
 // Where tile i is read and written: as one of many tiles of a slot, which lie anywhere.
 struct Tiles {

@@ -8,10 +8,27 @@ import sys
 
 import fla_choices
 
+_OF_THIS_MACHINE = ("--kda-bench", "--out")  # and the words that follow them
 
-def of_run(torch, kda_bench: str, command: str) -> dict[str, str]:
+
+def command_of(program: str, words: list[str]) -> str:
+    """The program and what it was asked, without the places that compare.sh gives it."""
+    asked = [
+        word
+        for before, word in zip(["", *words], words)
+        if word not in _OF_THIS_MACHINE and before not in _OF_THIS_MACHINE
+    ]
+    return " ".join([program, *asked])
+
+
+def of_run(torch, kda_bench: str, program: str) -> dict[str, str]:
     """Machine, versions, date, commit and command; kda_bench is the program that knows the commit."""
-    said = subprocess.run([kda_bench, "--version"], check=True, capture_output=True, text=True)
+    try:
+        said = subprocess.run([kda_bench, "--version"], check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise SystemExit(
+            f"{kda_bench}: not found; compare.sh builds it, or --kda-bench names it"
+        ) from None
     version, commit = said.stdout.split()[:2]
     return {
         "machine": f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, "
@@ -19,5 +36,5 @@ def of_run(torch, kda_bench: str, command: str) -> dict[str, str]:
         "date": datetime.date.today().isoformat(),
         "version": version,
         "commit": commit,
-        "command": " ".join([command, *sys.argv[1:]]),
+        "command": command_of(program, sys.argv[1:]),
     }

@@ -27,8 +27,7 @@ constexpr abi::Shape shape = KDA_SHAPE;
 constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
 using Chain = chunk_wgmma::Chain<shape, tune>;
 // Two blocks hide each other's start and end where they have room.
-constexpr int resident =
-    abi::chunk_wgmma::blocks_by_memory(shape, tune) > 1 ? Chain::resident : 1;
+constexpr int resident = abi::chunk_wgmma::blocks_by_memory(shape, tune) > 1 ? Chain::resident : 1;
 
 // From a sequence's state to its state after all chunks.
 KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,

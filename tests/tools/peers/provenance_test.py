@@ -1,0 +1,32 @@
+"""A comparison's document says where it comes from."""
+
+import os
+import types
+import unittest
+
+import provenance
+
+TORCH = types.SimpleNamespace(
+    __version__="2.11", cuda=types.SimpleNamespace(get_device_name=lambda: "NVIDIA H200")
+)
+
+
+class ProvenanceTest(unittest.TestCase):
+    def test_the_command_is_without_the_places_of_this_machine(self):
+        words = ["--kda-bench", "/b/kda-bench", "--out", "/tmp", "--seconds", "150", "h64"]
+        self.assertEqual(provenance.command_of("compare.sh", words), "compare.sh --seconds 150 h64")
+        self.assertEqual(provenance.command_of("compare.sh original", []), "compare.sh original")
+
+    def test_version_and_commit_are_the_programs(self):
+        found = provenance.of_run(TORCH, os.environ["KDA_BENCH"], "compare.sh")
+        self.assertRegex(found["version"], r"^\d+\.\d+\.\d+$")
+        self.assertTrue(found["commit"])
+        self.assertIn("NVIDIA H200, PyTorch 2.11, fla-core ", found["machine"])
+
+    def test_a_program_that_is_not_there_is_named(self):
+        with self.assertRaisesRegex(SystemExit, "/nowhere/kda-bench: not found; compare.sh builds"):
+            provenance.of_run(TORCH, "/nowhere/kda-bench", "compare.sh")
+
+
+if __name__ == "__main__":
+    unittest.main()
