@@ -47,17 +47,16 @@ int shards_for(int value_dim, int columns) {
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
-  // A state of more than 128 channels fills the registers; f32 takes three products for one, which
-  // of 64 channels still pays (kda_prefill_f32 at B=2 H=8 T=4096 on an H200, o alone).
+  // A state of more than 128 channels fills the registers, and f32 takes three products for one.
+  // Of up to 64 by 64 it pays still, with one block of all V columns a head and one tile more in
+  // flight (kda_prefill_f32 at B=2 H=8 T=4096 on an H200: 590 us for 776, with w and u 636 for
+  // 705).
   const bool f32 = problem.qkv_type == DType::f32;
-  tuning.chunk = problem.key_dim > (f32 ? 64 : 128) ? 16 : 32;
-  if (problem.wy_chunk > 0) tuning.chunk = problem.wy_chunk;
-  const bool wide =
-      problem.key_dim > 64 && (problem.key_dim <= 128 || problem.qkv_type != DType::f32);
-  tuning.prepare_threads = wide ? 8 * tuning.chunk : 4 * tuning.chunk;
-  // f32 of up to 64 by 64: one block of all V columns a head, and one tile more in flight (that
-  // call 590 us for 776, with w and u 636 for 705).
   const bool small_f32 = f32 && problem.key_dim <= 64 && problem.value_dim <= 64;
+  tuning.chunk = problem.key_dim > 128 || (f32 && !small_f32) ? 16 : 32;
+  if (problem.wy_chunk > 0) tuning.chunk = problem.wy_chunk;
+  const bool wide = problem.key_dim > 64 && (problem.key_dim <= 128 || !f32);
+  tuning.prepare_threads = wide ? 8 * tuning.chunk : 4 * tuning.chunk;
   tuning.load_stages = small_f32 ? 4 : 3;
 
   const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;

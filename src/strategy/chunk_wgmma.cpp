@@ -180,7 +180,8 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning apart = tuning;
   apart.short_tokens = kShortTokens;
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
-  const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
+  const abi::Shape shape = problem::shape_of(problem);
+  const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
   Tuning at_once = tuning;
   at_once.stages_at_once = 2;
   // Six were found by kda-tune: the block has its multiprocessor to itself.
@@ -188,7 +189,6 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   if (blocks_of(problem, tuning) > device.multiprocessors && fits) {
     Tuning brief = tuning;
     brief.load_stages = kBriefStages;
-    const abi::Shape shape = problem::shape_of(problem);
     if (!shape.checkpoints && longest_length(problem) <= kBriefChunks * tuning.chunk &&
         abi::chunk_wgmma::blocks_by_memory(shape, brief) > 1) {
       tuning = brief;

@@ -28,8 +28,11 @@ TEST_CASE("f32 of 64 channels goes by chunks of 32 and a block a head", "[strate
     CHECK(tuning.shards == 1);
     CHECK(tuning.load_stages == 4);
   }
-  CHECK(default_tuning(f32 + "K=128 V=128").chunk == 16);
-  CHECK(default_tuning(f32 + "K=64 V=128").shards > 1);
+  for (const char* size : {"K=128 V=128", "K=64 V=128", "K=128 V=64"}) {
+    INFO(size);
+    CHECK(default_tuning(f32 + size).chunk == 16);
+    CHECK(default_tuning(f32 + size).shards > 1);
+  }
   CHECK(default_tuning("T=4096 H=8 K=128").chunk == 32);
   CHECK(default_tuning("T=4096 H=8 K=256").chunk == 16);
 }

@@ -2,10 +2,13 @@
 #include "strategy/chunk_wgmma.hpp"
 
 #include <string>
+#include <vector>
 
 #include "abi/chunk_wgmma.h"
+#include "plan/plan.hpp"
 #include "problem/shape.hpp"
 #include "support/catch.hpp"
+#include "support/scratch.hpp"
 #include "support/words.hpp"
 
 using namespace kda;
@@ -33,6 +36,30 @@ TEST_CASE("brief sequences go by blocks of which two share a multiprocessor", "[
     INFO(more);
     CHECK_THAT(default_tuning(brief + more + "pool=1 h0=1 ht=1 checkpoint=64"),
                contains("load_stages=4"));
+  }
+}
+
+TEST_CASE("brief sequences' default does not spill", "[strategy][compile]") {
+  std::vector<Problem> problems;
+  for (const char* more :
+       {"H=16 h0=1 ht=1", "H=4 HV=64 h0=1 ht=1", "H=16 V=256", "H=32 K=64 h0=1 ht=1",
+        "H=32 K=64 V=64 h0=0 ht=1", "H=16 l2norm=0 h0=1 ht=1", "H=16 h0=1 ht=1 state=bf16",
+        "H=16 h0=1 ht=1 layout=key_first", "H=16 pool=1 h0=1 ht=1 zero_padding=1",
+        "H=16 pool=1 h0=1 ht=1 state=bf16 layout=key_first slots=i64"}) {
+    problems.push_back(problem_in_words(std::string("T=2048 N=32 varlen=1 ") + more));
+  }
+  const Scratch cache;
+  for (const plan::Made& made : plan::make_all(
+           problems, {.target = "h200", .cache_dir = cache.path(), .strategy = "chunk_wgmma"})) {
+    INFO(made.status().message());
+    REQUIRE(made);
+    INFO(plan::describe(**made));
+    CHECK_THAT(tunable::to_text((*made)->program.recipe.tuning),
+               contains("warpgroups=1 load_stages=3"));
+    for (const program::Kernel& kernel : (*made)->program.kernels) {
+      CHECK(kernel.resources.spill_bytes == 0);
+    }
+    CHECK((*made)->program.kernels.at(1).resources.registers <= 168);
   }
 }
 

@@ -20,6 +20,8 @@ import sys
 import time
 from typing import Callable, Optional
 
+import fla_choices
+import provenance
 from contenders import Missing, imported
 
 SIZES = ((2, 8, 4096), (2, 8, 8192), (4, 8, 4096), (2, 16, 4096), (2, 8, 16384))
@@ -267,9 +269,6 @@ def main(arguments: Optional[list[str]] = None) -> int:
     found, missing = contenders_of(torch, asked.suite)
     for name, why in missing.items():
         print(f"{name} skipped: {why}")
-    import fla_choices
-    import provenance
-
     document = {
         **provenance.of_run(torch, asked.kda_bench, "compare.sh original"),
         "truth": "the token recurrence in f64",

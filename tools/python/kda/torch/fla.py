@@ -145,7 +145,8 @@ def chunk_kda(
         )
     words = said(
         scale, output_final_state, use_qk_l2norm_in_kernel, use_gate_in_kernel,
-        use_beta_sigmoid_in_kernel, allow_neg_eigval, safe_gate, lower_bound, state_v_first, chunk_size, False,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, safe_gate, lower_bound, state_v_first,
+        chunk_size, False,
     )  # fmt: skip
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     return _run("chunk_kda", words, tensors, cu_seqlens_cpu)
