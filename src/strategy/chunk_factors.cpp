@@ -20,31 +20,17 @@ FactorSlices::FactorSlices(const Problem& problem, int chunk, compose::Workspace
                            bool flags)
     : chunk_(chunk), flags_(flags) {
   const abi::Shape shape = problem::shape_of(problem);
-  const int bytes = abi::bytes_of(shape.qkv_type);
-  const int keys = abi::chunk::factor_keys(shape);
   const auto tiles = static_cast<std::size_t>(
       slots_of(problem.max_tokens, problem.max_sequences, chunk) * problem.value_heads);
-  const auto images = [&](int columns) {
-    return tiles * static_cast<std::size_t>(abi::chunk::tile_bytes(chunk, columns, bytes));
-  };
-  kd_ = workspace.take(images(keys));
-  qd_ = workspace.take(images(keys));
-  ak_ = workspace.take(images(keys));
-  ak_rest_ = workspace.take(abi::chunk::writes_twice(shape) ? images(keys) : 0);
-  aq_ = workspace.take(images(chunk));
-  decay_ = workspace.take(tiles * static_cast<std::size_t>(keys) * sizeof(float));
+  images_ =
+      workspace.take(tiles * static_cast<std::size_t>(abi::chunk::image(shape, chunk).bytes));
   ready_ = workspace.take(flags ? tiles * sizeof(unsigned) : 0);
 }
 
 abi::chunk::Factors FactorSlices::at(const Run& run) const {
   std::byte* const workspace = run.workspace;
   abi::chunk::Factors factors;
-  factors.kd = workspace + kd_;
-  factors.qd = workspace + qd_;
-  factors.ak = workspace + ak_;
-  factors.ak_rest = workspace + ak_rest_;
-  factors.aq = workspace + aq_;
-  factors.decay = reinterpret_cast<float*>(workspace + decay_);
+  factors.images = reinterpret_cast<char*>(workspace + images_);
   if (flags_) factors.ready = reinterpret_cast<unsigned*>(workspace + ready_);
   factors.slots = slots_of(run.forward.tokens, run.forward.sequences, chunk_);
   return factors;

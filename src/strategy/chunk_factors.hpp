@@ -26,7 +26,7 @@ class FactorSlices {
  private:
   int chunk_;
   bool flags_;
-  std::size_t kd_, qd_, ak_, ak_rest_, aq_, decay_, ready_;
+  std::size_t images_, ready_;
 };
 
 // Chunk slots of a run (templates/base/varlen.cuh).

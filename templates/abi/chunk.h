@@ -100,15 +100,31 @@ constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) 
   return tuning.load_stages * (tile_bytes(tuning.chunk, keys, bytes) + side);
 }
 
-// The folded factors of one chunk and value head, kernels.md part 0.1, as tile images (columns past
-// K or C are zero, as are tail rows).  Chunk slots are numbered as base/varlen.cuh says.
+// The folded factors of one chunk and value head, kernels.md part 0.1: byte offsets of tiles
+// (tile/shared.cuh; columns past K or C are zero, as are tail rows), each where a swizzle pattern
+// starts.  What only outputs need comes first, so that a chain brings what it reads by one copy.
+struct Image {
+  int qd;       // [C, K]  q * exp(P), not scaled
+  int aq;       // [C, C]  Aqk M diag(beta), not scaled
+  int kd;       // [C, K]  k * exp(P)
+  int ak;       // [C, K]  (M diag(beta))^T (k * exp(Pn - P))
+  int ak_rest;  // [C, K]  what rounding Ak lost; if writes_twice
+  int decay;    // [factor_keys], f32  exp(Pn)
+  int bytes;
+};
+constexpr Image image(const Shape& shape, int chunk) {
+  const int element = bytes_of(shape.qkv_type);
+  const int factor = (tile_bytes(chunk, factor_keys(shape), element) + 1023) / 1024 * 1024;
+  const int square = (tile_bytes(chunk, chunk, element) + 1023) / 1024 * 1024;
+  const int kd = factor + square;
+  const int rest = kd + 2 * factor;
+  const int decay = writes_twice(shape) ? rest + factor : rest;
+  return {0, factor, kd, kd + factor, rest, decay, decay + factor_keys(shape) * 4};
+}
+
+// The factors of a run.  Chunk slots are numbered as base/varlen.cuh says.
 struct Factors {
-  void* kd = nullptr;       // [slots, HV] images of [C, K]  k * exp(P), qkv_type
-  void* qd = nullptr;       // [slots, HV] images of [C, K]  q * exp(P), not scaled
-  void* ak = nullptr;       // [slots, HV] images of [C, K]  (M diag(beta))^T (k * exp(Pn - P))
-  void* ak_rest = nullptr;  // [slots, HV] images of [C, K]  what rounding Ak lost; if writes_twice
-  void* aq = nullptr;       // [slots, HV] images of [C, C]  Aqk M diag(beta), not scaled
-  float* decay = nullptr;   // [slots, HV, factor_keys]      exp(Pn)
+  char* images = nullptr;  // [slots, HV] of Image::bytes
 
   // [HV, slots] 1 where a chunk's factors have been written: for a recurrence that runs beside the
   // prepare stage.  Null where it comes after.

@@ -40,24 +40,23 @@ constexpr Tunable<Tuning> tunables[] = {
 // A row of v in shared memory, padded so that reading a column of units meets every bank.
 constexpr int value_row_bytes(const Tuning& tuning) { return tuning.warpgroups * 128 + 16; }
 
-// Where a chunk's parts lie in shared memory, in bytes: tile images, the decay, rows of v.
+// Where a chunk's parts lie in shared memory, in bytes: its image from byte `from` on, rows of v.
 struct Slot {
-  int kd, ak, ak_rest, qd, aq, decay, v, bytes;
+  int from;
+  chunk::Image image;  // where it would begin
+  int v, bytes;
 };
 
 // outputs: with Qd and Aq.
 constexpr Slot slot(const Shape& shape, const Tuning& tuning, bool outputs = true) {
-  const int keys = chunk::factor_keys(shape);
-  const int tile = chunk::tile_bytes(tuning.chunk, keys, 2);
-  Slot at{};
-  at.ak = tile;
-  at.ak_rest = chunk::writes_twice(shape) ? 2 * tile : tile;
-  at.qd = at.ak_rest + tile;
-  at.aq = at.qd + (outputs ? tile : 0);
-  at.decay = at.aq + (outputs ? chunk::tile_bytes(tuning.chunk, tuning.chunk, 2) : 0);
-  at.v = at.decay + keys * 4;
-  at.bytes = (at.v + tuning.chunk * value_row_bytes(tuning) + 1023) / 1024 * 1024;
-  return at;
+  const chunk::Image image = chunk::image(shape, tuning.chunk);
+  const int from = outputs ? 0 : image.kd;
+  const int v = image.bytes - from;
+  return {from,
+          {image.qd - from, image.aq - from, image.kd - from, image.ak - from,
+           image.ak_rest - from, image.decay - from, image.bytes},
+          v,
+          (v + tuning.chunk * value_row_bytes(tuning) + 1023) / 1024 * 1024};
 }
 
 // Whether checkpoints leave through shared memory: V columns of a head that lie in a row.
@@ -99,8 +98,8 @@ constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool 
 
 // Blocks of a recurrence that a multiprocessor can hold by its shared memory, of which each block
 // takes 1 KB more than it asks for: one, or two.
-constexpr int blocks_by_memory(const Shape& shape, const Tuning& tuning) {
-  const int two = 2 * (chain_shared_bytes(shape, tuning) + 1024);
+constexpr int blocks_by_memory(const Shape& shape, const Tuning& tuning, bool outputs = true) {
+  const int two = 2 * (chain_shared_bytes(shape, tuning, outputs) + 1024);
   return tuning.stages_at_once == 1 && two <= shared_limit + 1024 ? 2 : 1;
 }
 

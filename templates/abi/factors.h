@@ -21,22 +21,11 @@ constexpr bool serves(const Shape& shape) {
          shape.l2norm_qk && !abi::chunk::beta_may_exceed_one(shape);
 }
 
-// Tile images in this order, so that one copy can move them all: Kd and Qd [C, K], Aq [C, C], the
-// decay [K] in f32, Ak [C, K].  k, q and g are loaded where Kd, Qd and Ak will stand.
-struct Images {
-  int qd, aq, decay, ak, end;  // byte offsets; Kd is at 0
-};
-constexpr Images images(const Shape& shape) {
-  const int factor = chunk * shape.key_dim * 2;
-  const int aq = 2 * factor;
-  const int decay = aq + chunk * chunk * 2;
-  const int ak = (decay + shape.key_dim * 4 + 1023) / 1024 * 1024;
-  return {factor, aq, decay, ak, ak + factor};
-}
+// A chunk's image (abi/chunk.h), in which k, q and g are loaded where Kd, Qd and Ak will stand.
 constexpr int buffer_bytes(const Shape& shape) {
-  const int g = chunk * shape.key_dim * bytes_of(shape.gate_type);
-  const int ak = chunk * shape.key_dim * 2;
-  return images(shape).ak + (g > ak ? g : ak);
+  const chunk::Image image = chunk::image(shape, factors::chunk);
+  const int g = factors::chunk * shape.key_dim * bytes_of(shape.gate_type);
+  return image.ak + g > image.bytes ? image.ak + g : image.bytes;
 }
 
 // What the group works in: Scratch of sm90/factors/group.cuh.

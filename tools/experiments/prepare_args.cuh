@@ -63,11 +63,7 @@ inline kda::abi::chunk::PrepareArgs prepare_args(int chunk) {
   in.value_heads = heads;
   args.factors.slots = tokens / chunk + 1;
   const long long tiles = args.factors.slots * heads;
-  args.factors.kd = allocate<u16>(tiles * chunk * K);
-  args.factors.qd = allocate<u16>(tiles * chunk * K);
-  args.factors.ak = allocate<u16>(tiles * chunk * K);
-  args.factors.aq = allocate<u16>(tiles * chunk * 64);
-  args.factors.decay = allocate<float>(tiles * K);
+  args.factors.images = allocate<char>(tiles * kda::abi::chunk::image({}, chunk).bytes);
   return args;
 }
 

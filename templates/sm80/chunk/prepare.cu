@@ -35,6 +35,7 @@ constexpr int keys = shape.key_dim;
 constexpr int keys16 = round_up(keys, 16);
 constexpr bool careful = abi::chunk::beta_may_exceed_one(shape);
 constexpr bool writes_twice = abi::chunk::writes_twice(shape);
+constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
 // Terms of the scores' products and of those with their inverse.
 constexpr int score_splits =
     type == abi::DType::f32 ? 4 : (careful && type == abi::DType::f16 ? 3 : 1);
@@ -228,12 +229,10 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   }
 
   const i64 tile = slot * in.value_heads + head;
-  char* kd = static_cast<char*>(args.factors.kd) + tile * Factor::bytes;
-  char* qd = static_cast<char*>(args.factors.qd) + tile * Factor::bytes;
-  char* ak = static_cast<char*>(args.factors.ak) + tile * Writer::bytes;
-  char* ak_rest = static_cast<char*>(args.factors.ak_rest) + tile * Writer::bytes;
-  char* aq = static_cast<char*>(args.factors.aq) + tile * Square::bytes;
-  float* decay = args.factors.decay + tile * Factor::width;
+  char* to = args.factors.images + tile * image.bytes;
+  char* kd = to + image.kd;
+  char* qd = to + image.qd;
+  auto* decay = reinterpret_cast<float*>(to + image.decay);
 
   const Scores::Tile k_tile(shared.tiles[0]);
   const Scores::Tile q_tile(shared.tiles[1]);
@@ -309,8 +308,8 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   scores.finish<splits == 1>(l, queries, shared.beta);
   __syncthreads();
   Inverse::invert(m, l);
-  write_ak(ak, ak_rest, m, remainder, shared.beta);
-  write_aq(aq, queries, m, shared.beta);
+  write_ak(to + image.ak, to + image.ak_rest, m, remainder, shared.beta);
+  write_aq(to + image.aq, queries, m, shared.beta);
   if constexpr (shape.wy_tensors) {
     wy::write<shape, chunk, threads, Factor>(args.w, args.u, in, kd, m, shared.beta, n, head, first,
                                              rows);

@@ -35,6 +35,7 @@ constexpr int columns = round_up(ceil_div(values, tune.shards), 16 * warps);  //
 constexpr int tiles = columns / 16 / warps;                                   // of 16, a warp
 constexpr int chunk_tiles = chunk / 8;
 constexpr int parts = abi::chunk::factor_parts(shape);
+constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
 constexpr float writer_scale = abi::chunk::writer_scale(shape);
 constexpr int unit = 16 / abi::bytes_of(type);  // elements in 16 bytes
 
@@ -106,23 +107,19 @@ KDA_DEVICE void load_part(char* ring, const abi::chunk::RecurrenceArgs& args, co
   if (at < task.chunks) {
     char* slot = ring + (parts * at + part) % tune.load_stages * slot_bytes;
     const u32 to = ptx::shared_address(slot);
-    const i64 tile = (task.slot + at) * args.in.value_heads + task.head;
+    const char* from =
+        args.factors.images + ((task.slot + at) * args.in.value_heads + task.head) * image.bytes;
     if constexpr (part == 0) {
-      copy_bytes(to, static_cast<const char*>(args.factors.kd) + tile * Factor::bytes,
-                 Factor::bytes);
+      copy_bytes(to, from + image.kd, Factor::bytes);
       copy_values(Values(slot + Factor::bytes), args.in, task, at, vectored);
     } else if constexpr (part == 1) {
-      copy_bytes(to, static_cast<const char*>(args.factors.qd) + tile * Factor::bytes,
-                 Factor::bytes);
-      copy_bytes(to + Factor::bytes,
-                 static_cast<const char*>(args.factors.aq) + tile * Square::bytes, Square::bytes);
+      copy_bytes(to, from + image.qd, Factor::bytes);
+      copy_bytes(to + Factor::bytes, from + image.aq, Square::bytes);
     } else if constexpr (part == 2) {
-      copy_bytes(to, static_cast<const char*>(args.factors.ak) + tile * Writer::bytes,
-                 Writer::bytes);
-      copy_bytes(to + Factor::bytes, args.factors.decay + tile * Factor::width, Factor::width * 4);
+      copy_bytes(to, from + image.ak, Writer::bytes);
+      copy_bytes(to + Factor::bytes, from + image.decay, Factor::width * 4);
     } else {
-      copy_bytes(to, static_cast<const char*>(args.factors.ak_rest) + tile * Writer::bytes,
-                 Writer::bytes);
+      copy_bytes(to, from + image.ak_rest, Writer::bytes);
     }
   }
   ptx::cp_async_commit();

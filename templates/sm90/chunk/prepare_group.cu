@@ -43,8 +43,7 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
 
   if (thread == 0) {
     const Leaving leaving{args.factors, address, slot * in.value_heads + tile.head};
-    leaving.rows();
-    leaving.writers();
+    leaving.whole();
     ptx::bulk_store_wait();
   }
 }

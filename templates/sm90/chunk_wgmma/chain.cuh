@@ -40,9 +40,14 @@ struct Chain {
   static constexpr int consumers = 128 * tune.warpgroups;  // threads
   static constexpr int threads = abi::chunk_wgmma::chain_threads(shape, tune);
   // Blocks a multiprocessor can hold.  Two blocks of 6 warps leave 168 registers a thread; a chunk
-  // of 64, f16's scales and columns that only some lanes have need more.
+  // of 64, f16's scales, checkpoints and columns that only some lanes have need more.
   static constexpr bool whole = shape.value_dim % 64 == 0 && type == abi::DType::bf16;
-  static constexpr int resident = tune.warpgroups == 1 && chunk < 64 && whole ? 2 : 1;
+  static constexpr int resident =
+      abi::chunk_wgmma::blocks_by_memory(shape, tune, outputs) > 1 && tune.warpgroups == 1 &&
+              chunk < 64 && whole && (!shape.checkpoints || shape.key_dim <= 64)
+          ? 2
+          : 1;
+  static constexpr bool roomy = tune.warpgroups == 1 && resident == 1;  // in registers
   static constexpr int keys = abi::chunk::factor_keys(shape);  // K with room
   static constexpr int values = shape.value_dim;
   static constexpr int columns = 64 * tune.warpgroups;  // V columns a block

@@ -5,74 +5,11 @@
 #pragma once
 
 #include "base/slots.cuh"
-#include "base/tensor.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
 #include "sm90/chunk_wgmma/checkpoint.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
 
 namespace kda::chunk_wgmma {
-
-// One lane's way through o, chunk by chunk: two pairs of V columns of tokens g, g + 8, ...
-template <class Chain>
-struct OutputRows {
-  u16* at;      // this chunk's token g, this lane's first column
-  i64 stride;   // elements from a token to the 8th after it
-  int columns;  // that exist from this lane's first on
-  bool paired;
-  u32 pairs[Chain::chunk_tiles][2];
-
-  KDA_DEVICE OutputRows(const abi::Tensor& o, const Task& task)
-      : stride(8 * o.token), paired(is_paired<Chain::type>(o, Chain::values)) {
-    const tile::Lane lane;
-    const int value = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16 + 2 * lane.t;
-    at = static_cast<u16*>(const_cast<void*>(o.data)) +
-         offset_of<Chain::shape.varlen>(o, task.n, task.sequence.begin, task.head) +
-         (task.first + lane.g) * o.token + value;
-    columns = Chain::values - value;
-  }
-
-  // scale * acc^T, kept until store().
-  KDA_DEVICE void take(const typename Chain::Accumulators& acc, float scale) {
-#pragma unroll
-    for (int c = 0; c < Chain::chunk_tiles; ++c) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        pairs[c][half] = ptx::movmatrix_trans(
-            element<Chain::type>::pack(scale * acc[c][2 * half], scale * acc[c][2 * half + 1]));
-      }
-    }
-  }
-
-  KDA_DEVICE void next() { at += Chain::chunk_tiles * stride; }
-
-  // The first `rows` tokens of the chunk, and columns that exist.
-  KDA_DEVICE void store(int rows = Chain::chunk) {
-    u16* row = at;
-    const int left = rows - tile::Lane().g;
-    if (paired && columns > 8 && rows == Chain::chunk) {
-#pragma unroll
-      for (int c = 0; c < Chain::chunk_tiles; ++c) {
-        *reinterpret_cast<u32*>(row) = pairs[c][0];
-        *reinterpret_cast<u32*>(row + 8) = pairs[c][1];
-        row += stride;
-      }
-    } else {
-#pragma unroll
-      for (int c = 0; c < Chain::chunk_tiles; ++c) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          if (c * 8 < left && columns > half * 8) {
-            row[half * 8] = static_cast<u16>(pairs[c][half]);
-            if (columns > half * 8 + 1) {
-              row[half * 8 + 1] = static_cast<u16>(pairs[c][half] >> 16);
-            }
-          }
-        }
-        row += stride;
-      }
-    }
-  }
-};
 
 // The state before the task's chunks becomes the one after them.
 template <class Chain>
@@ -84,8 +21,9 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   constexpr int chunk = Chain::chunk;
   constexpr auto slot = Chain::slot;
   constexpr float writer_scale = Chain::writer_scale;
+  constexpr bool early = Chain::stages > 1;             // a look at the next chunk
+  constexpr bool decay_early = early && Chain::roomy;  // and its decay
   if (task.chunks == 0) return;
-  OutputRows<Chain> outputs(args.out.o, task);
   const int rows_at_end = last_rows<Chain>(task);
 
   auto& s = state.s[0];
@@ -98,10 +36,11 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   CheckpointSlots<Chain> checkpoints(args, task);
   typename Chain::Cursor here;
   ring.wait_full(here);
+  if constexpr (decay_early) load_decay(decay, ring.at(here) + slot.image.decay);
 #pragma unroll 1
   for (int left = task.chunks; left > 0; --left) {
     const u32 data = ring.at(here);
-    load_decay(decay, data + slot.decay);
+    if constexpr (!decay_early) load_decay(decay, data + slot.image.decay);
     Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
@@ -111,14 +50,12 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     hold(r);
     hold(o);
     ptx::wgmma_fence();
-    read_state<Chain>(r, s_operand, data + slot.kd);
+    read_state<Chain>(r, s_operand, data + slot.image.kd);
     ptx::wgmma_commit();
-    read_state<Chain>(o, s_operand, data + slot.qd);
+    read_state<Chain>(o, s_operand, data + slot.image.qd);
     ptx::wgmma_commit();
 
-    // Under the products: the outputs of the chunk before.
     load_values_transposed<Chain>(v, data + slot.v);
-    if (left < task.chunks) outputs.store();
     ptx::wgmma_wait<1>();
     hold(r);
     subtract_from_values<Chain>(r, v, s_scale.down);
@@ -135,34 +72,35 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
 
     hold(s);
     ptx::wgmma_fence();
-    write_state<Chain>(s, r_operand, data + slot.ak);
-    if constexpr (Chain::writes_twice) write_state<Chain>(s, r_operand, data + slot.ak_rest);
+    write_state<Chain>(s, r_operand, data + slot.image.ak);
+    if constexpr (Chain::writes_twice) write_state<Chain>(s, r_operand, data + slot.image.ak_rest);
     ptx::wgmma_commit();
-    const ptx::WgmmaTile aq(data + slot.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
+    const ptx::WgmmaTile aq(data + slot.image.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
 #pragma unroll
     for (int c = 0; c < chunk / 16; ++c) {
       ptx::wgmma_m64k16<type, chunk, 0>::run(&o[0][0], r_operand[c], aq.at(c * 32), 1);
     }
     ptx::wgmma_commit();
 
-    // Under these: a division, and where the ring holds it already the next chunk's arrival.
+    // Under these: a division, and where the ring holds it already the next chunk's beginning.
     u32 number = 0;
     if constexpr (Chain::copies_checkpoints) {
       number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
       asm volatile("" : "+r"(number));
     }
     const bool more = left > 1;
-    constexpr bool early = Chain::stages > 1;
     const typename Chain::Cursor done = here;
     here.next();
-    if (early && more) ring.wait_full(here);
+    if (early && more) {
+      ring.wait_full(here);
+      if constexpr (decay_early) load_decay(decay, ring.at(here) + slot.image.decay);
+    }
     ptx::wgmma_wait<0>();
     hold(s);
     hold(o);
+    leave_outputs<Chain>(data + slot.v, o, args.in.scale * r_scale.down / writer_scale);
     ring.release(done);
     if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
-    if (left < task.chunks) outputs.next();  // not with the stores, which still read the address
-    outputs.take(o, args.in.scale * r_scale.down / writer_scale);
     if constexpr (Chain::copies_checkpoints) {
       if (number != 0) CheckpointBuffers<Chain>(ring).leave(state, number);
     } else if constexpr (Chain::shape.checkpoints) {
@@ -174,7 +112,6 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     }
     if (!early && more) ring.wait_full(here);
   }
-  outputs.store(rows_at_end);
 }
 
 }  // namespace kda::chunk_wgmma

@@ -3,6 +3,7 @@
 
 #include "base/element.cuh"
 #include "ptx/ldmatrix.cuh"
+#include "ptx/stmatrix.cuh"
 #include "ptx/wgmma.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
 #include "tile/operand.cuh"
@@ -115,6 +116,25 @@ KDA_DEVICE void load_values_transposed(u32 (&x)[Chain::chunk_tiles / 2][4], u32 
 #pragma unroll
   for (int c = 0; c < Chain::chunk_tiles; c += 2) {
     ptx::ldmatrix_x4_trans(x[c / 2], from + c * 8 * value_row);
+  }
+}
+
+// scale * acc^T as rows of tokens, in place of v: a warp's columns are those that it has read there.
+template <class Chain>
+KDA_DEVICE void leave_outputs(u32 v, const typename Chain::Accumulators& acc, float scale) {
+  constexpr int value_row = Chain::value_row;
+  const int lane = threadIdx.x % 32;
+  const int column0 = static_cast<int>(threadIdx.x) / 32 * 16;
+  const u32 to = v + (lane % 8 + lane / 16 * 8) * value_row + (column0 + lane / 8 % 2 * 8) * 2;
+#pragma unroll
+  for (int c = 0; c < Chain::chunk_tiles; c += 2) {
+    u32 x[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = &acc[c + i / 2][i % 2 * 2];
+      x[i] = element<Chain::type>::pack(scale * pair[0], scale * pair[1]);
+    }
+    ptx::stmatrix_x4_trans(to + c * 8 * value_row, x);
   }
 }
 

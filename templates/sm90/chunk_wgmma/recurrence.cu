@@ -26,8 +26,6 @@ namespace kda {
 constexpr abi::Shape shape = KDA_SHAPE;
 constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
 using Chain = chunk_wgmma::Chain<shape, tune>;
-// Two blocks hide each other's start and end where they have room.
-constexpr int resident = abi::chunk_wgmma::blocks_by_memory(shape, tune) > 1 ? Chain::resident : 1;
 
 // From a sequence's state to its state after all chunks.
 KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
@@ -87,7 +85,7 @@ KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
   }
 }
 
-extern "C" __global__ void __launch_bounds__(Chain::threads, resident)
+extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     kda_chunk_wgmma_recurrence(const __grid_constant__ abi::chunk::RecurrenceArgs args) {
   extern __shared__ __align__(1024) char memory[];
 

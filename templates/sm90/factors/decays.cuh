@@ -76,11 +76,11 @@ struct Decays : Group {
       float high[2][4] = {};
 #pragma unroll
       for (int ks = 0; ks < k_steps; ++ks) {
-        const u32 at = place(buffer, half, ks);
+        const u32 at = place(buffer + image.kd, half, ks);
 #pragma unroll
         for (int which = 0; which < 2; ++which) {
           u32 a[4];
-          ptx::ldmatrix_x4(a, at + which * images.qd);
+          ptx::ldmatrix_x4(a, at + which * k_to_q);
           const u32 b0[2] = {a[0], a[2]};
           const u32 b1[2] = {a[1], a[3]};
           ptx::mma_m16n8k16_bf16(low[which], a, b0);

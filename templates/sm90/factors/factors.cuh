@@ -13,7 +13,7 @@ struct Factors : Solve {
   // group, and Scratch::beta the write strengths; then Kd, Qd and the decay, visible to all
   // including the copy engine, and the scores.
   KDA_DEVICE void make_rows(char* buffer, u32 address, const Gates& gates, int rows) const {
-    const bool strong = accumulate_decays(buffer + images.ak, gates, rows);
+    const bool strong = accumulate_decays(buffer + image.ak, gates, rows);
     sum_squares(address);
     if (!any(strong)) {
       build<Anchor::start>(address, {});
@@ -27,7 +27,7 @@ struct Factors : Solve {
       build<Anchor::none>(address, sums);
     }
     if (thread < keys) {
-      reinterpret_cast<float*>(buffer + images.decay)[thread] =
+      reinterpret_cast<float*>(buffer + image.decay)[thread] =
           shared.whole[0][thread] * shared.whole[1][thread];
     }
     ptx::fence_async_proxy();
@@ -42,8 +42,8 @@ struct Factors : Solve {
     solve(meanwhile);
     meet();
     after_solve();
-    write_ak(address + images.ak);
-    write_aq(address + images.aq);
+    write_ak(address + image.ak);
+    write_aq(address + image.aq);
     ptx::fence_async_proxy();
     meet();
   }

@@ -27,14 +27,17 @@ constexpr abi::DType type = shape.qkv_type;
 constexpr int keys = shape.key_dim;
 constexpr int values = shape.value_dim;
 constexpr int chunk = abi::factors::chunk;
-constexpr abi::factors::Images images = abi::factors::images(shape);
+constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
+// Bytes from a place in k or Kd to that in q or Qd (modulo 2^32), and in Kr or Ak.
+constexpr u32 k_to_q = static_cast<u32>(image.qd) - image.kd;
+constexpr u32 k_to_kr = image.ak - image.kd;
 
 static_assert(type == abi::DType::bf16 && shape.l2norm_qk, "bf16 rows of unit length are served");
 static_assert(keys == 64 || keys == 128, "K must be 64 or 128");
 
 using Factor = tile::Shared<abi::DType::bf16, chunk, keys>;
 using Square = tile::Shared<abi::DType::bf16, chunk, chunk>;
-static_assert(images.qd == Factor::bytes && images.decay - images.aq == Square::bytes);
+static_assert(image.aq == Factor::bytes && image.kd - image.aq == Square::bytes);
 
 constexpr int slab = keys / 4;      // channels a warp
 constexpr int k_steps = slab / 16;  // of its products

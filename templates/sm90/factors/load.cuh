@@ -67,12 +67,12 @@ KDA_DEVICE void load_rows(int thread, u32 to, const abi::Tensor& tensor, i64 off
 
 // Start the copies to a group's buffer.
 KDA_DEVICE void load_gate(int thread, u32 buffer, const abi::Inputs& in, const Tile& tile) {
-  load_rows<shape.gate_type, false>(thread, buffer + images.ak, in.g, tile.origin(in.g, tile.head),
+  load_rows<shape.gate_type, false>(thread, buffer + image.ak, in.g, tile.origin(in.g, tile.head),
                                     tile.rows);
 }
 KDA_DEVICE void load_keys(int thread, u32 buffer, const abi::Inputs& in, const Tile& tile) {
-  load_rows<type, true>(thread, buffer, in.k, tile.origin(in.k, tile.qk_head()), tile.rows);
-  load_rows<type, true>(thread, buffer + images.qd, in.q, tile.origin(in.q, tile.qk_head()),
+  load_rows<type, true>(thread, buffer + image.kd, in.k, tile.origin(in.k, tile.qk_head()), tile.rows);
+  load_rows<type, true>(thread, buffer + image.qd, in.q, tile.origin(in.q, tile.qk_head()),
                         tile.rows);
 }
 

@@ -27,13 +27,13 @@ struct Pairs : Scores {
       const int half = i / half_tokens;
       float k[own];
       float q[own];
-      read(buffer, i, k);
-      read(buffer + images.qd, i, q);
+      read(buffer + image.kd, i, k);
+      read(buffer + image.qd, i, q);
       const float* di = &shared.slices[c / slab][half].decay[i % half_tokens][c % slab];
 #pragma unroll 1
       for (int j = half * half_tokens; j <= i; ++j) {
         float kj[own];
-        read(buffer, j, kj);
+        read(buffer + image.kd, j, kj);
         const float* dj = &shared.slices[c / slab][half].decay[j % half_tokens][c % slab];
         float kk = 0.0F;
         float qk = 0.0F;

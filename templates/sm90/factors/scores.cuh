@@ -50,7 +50,7 @@ struct Scores : Decays {
       }
 #pragma unroll 1
       for (int ks = 0; ks < k_steps; ++ks) {
-        const u32 k_at = place(buffer, half, ks);
+        const u32 k_at = place(buffer + image.kd, half, ks);
         const int channel = warp * slab + ks * 16 + 2 * lane.t;
         const auto at = [&](const float(&x)[keys], int i) {
           return *reinterpret_cast<const float2*>(&x[channel + i / 2 * 8]);
@@ -58,7 +58,7 @@ struct Scores : Decays {
         u32 k_raw[4];
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_at);
-        ptx::ldmatrix_x4(q_raw, k_at + images.qd);
+        ptx::ldmatrix_x4(q_raw, k_at + k_to_q);
         u32 k_up[4], k_down[4], q_up[4];    // from the anchor, and back to it
         u32 k_rows[4], q_rows[4];           // from the half's start
         float2 k_in[4], q_in[4], k_out[4];  // from its start, to its end
@@ -115,7 +115,7 @@ struct Scores : Decays {
           }
           after = make_uint4(x[0], x[1], x[2], x[3]);
           ptx::stmatrix_x4(k_at, k_rows);
-          ptx::stmatrix_x4(k_at + images.qd, q_rows);
+          ptx::stmatrix_x4(k_at + k_to_q, q_rows);
         } else {
           const uint4 x = after;
           const u32 b[4] = {x.x, x.y, x.z, x.w};
@@ -132,9 +132,9 @@ struct Scores : Decays {
             kr[i] = F16::pack(k_out[i].x, k_out[i].y);
           }
           ptx::stmatrix_x4(k_at, kd);
-          ptx::stmatrix_x4(k_at + images.qd, qd);
+          ptx::stmatrix_x4(k_at + k_to_q, qd);
         }
-        ptx::stmatrix_x4(k_at + images.ak, kr);
+        ptx::stmatrix_x4(k_at + k_to_kr, kr);
       }
       __syncwarp();
       if constexpr (anchor == Anchor::none) {

@@ -1,4 +1,4 @@
-// A chunk's images on their way to global memory.
+// A chunk's image on its way to global memory.
 #pragma once
 
 #include "abi/chunk.h"
@@ -7,27 +7,31 @@
 
 namespace kda {
 
-// By one thread, from a group's buffer.
+// By one thread, from a group's buffer: whole, or what is ready before Ak and Aq and then those.
 struct Leaving {
   const abi::chunk::Factors& to;
   u32 buffer;
   i64 tile;  // slot * HV + head
 
+  KDA_DEVICE void whole() const {
+    leave(0, image.bytes);
+    ptx::bulk_store_commit();
+  }
   KDA_DEVICE void rows() const {
-    leave(to.kd, 0, Factor::bytes);
-    leave(to.qd, images.qd, Factor::bytes);
-    leave(to.decay, images.decay, keys * 4);
+    leave(image.qd, Factor::bytes);
+    leave(image.kd, Factor::bytes);
+    leave(image.decay, keys * 4);
     ptx::bulk_store_commit();
   }
   KDA_DEVICE void writers() const {
-    leave(to.ak, images.ak, Factor::bytes);
-    leave(to.aq, images.aq, Square::bytes);
+    leave(image.aq, Square::bytes);
+    leave(image.ak, Factor::bytes);
     ptx::bulk_store_commit();
   }
 
  private:
-  KDA_DEVICE void leave(void* image, int from, int bytes) const {
-    ptx::bulk_store(static_cast<char*>(image) + tile * bytes, buffer + from, bytes);
+  KDA_DEVICE void leave(int from, int bytes) const {
+    ptx::bulk_store(to.images + tile * image.bytes + from, buffer + from, bytes);
   }
 };
 

@@ -103,14 +103,14 @@ KDA_DEVICE bool consume(const Chain::Ring& ring, const Task& task, const Unit& u
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
     const u32 data = ring.at(here);
-    chunk_wgmma::load_decay(decay, data + slot.decay);
+    chunk_wgmma::load_decay(decay, data + slot.image.decay);
     Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(chunk_wgmma::largest(s));
     chunk_wgmma::pack(s_operand, s, s_scale);
     chunk_wgmma::decay_state(s, decay);
     hold(r);
     ptx::wgmma_fence();
-    chunk_wgmma::read_state<Chain>(r, s_operand, data + slot.kd);
+    chunk_wgmma::read_state<Chain>(r, s_operand, data + slot.image.kd);
     ptx::wgmma_commit();
     if (!unit.identity) {
       chunk_wgmma::load_values_transposed<Chain>(v, data + slot.v);
@@ -127,9 +127,9 @@ KDA_DEVICE bool consume(const Chain::Ring& ring, const Task& task, const Unit& u
 
     hold(s);
     ptx::wgmma_fence();
-    chunk_wgmma::write_state<Chain>(s, r_operand, data + slot.ak);
+    chunk_wgmma::write_state<Chain>(s, r_operand, data + slot.image.ak);
     if constexpr (Chain::writes_twice) {
-      chunk_wgmma::write_state<Chain>(s, r_operand, data + slot.ak_rest);
+      chunk_wgmma::write_state<Chain>(s, r_operand, data + slot.image.ak_rest);
     }
     ptx::wgmma_commit();
     // Under these, where the ring holds it already: the next chunk's arrival.
@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= Chain::consumers / 32) {
     if (warp > Chain::consumers / 32) {
-      if (!unit.identity) chunk_wgmma::feed_values<Chain>(ring, in, task);
+      if (!unit.identity) chunk_wgmma::move_rows<Chain>(ring, args.chain, task);
     } else if (threadIdx.x % 32 == 0) {
       feed_factors(ring, args.chain, task, unit);
     }
