@@ -190,7 +190,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     Tuning brief = tuning;
     brief.load_stages = kBriefStages;
     if (!shape.checkpoints && longest_length(problem) <= kBriefChunks * tuning.chunk &&
-        abi::chunk_wgmma::blocks_by_memory(shape, brief) > 1) {
+        abi::chunk_wgmma::resident_blocks(shape, brief) > 1) {
       tuning = brief;
     } else if (problem.value_dim > 64 && !copies) {
       tuning.warpgroups = 2;

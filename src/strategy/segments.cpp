@@ -213,7 +213,7 @@ class Stages {
     const abi::chunk_wgmma::Tuning chain = abi::segments::states_chain(tuning_);
     const int units =
         abi::segments::value_units(shape_, chain) + abi::segments::key_units(shape_, chain);
-    compose::Stage stage = walk("states", chain);
+    compose::Stage stage = walk("states", chain, false);
     stage.shared_bytes =
         static_cast<std::size_t>(abi::segments::states_shared_bytes(shape_, chain));
     stage.bind = [*this, units](const Run& run, Launch& launch) {
@@ -240,7 +240,7 @@ class Stages {
 
   compose::Stage outputs() const {
     const abi::chunk_wgmma::Tuning chain = abi::segments::outputs_chain(tuning_);
-    compose::Stage stage = walk("outputs", chain);
+    compose::Stage stage = walk("outputs", chain, true);
     stage.shared_bytes =
         static_cast<std::size_t>(abi::chunk_wgmma::chain_shared_bytes(shape_, chain));
     stage.bind = [*this, shards = abi::segments::value_units(shape_, chain)](const Run& run,
@@ -261,10 +261,11 @@ class Stages {
     return stage;
   }
 
-  compose::Stage walk(const char* name, const abi::chunk_wgmma::Tuning& chain) const {
+  compose::Stage walk(const char* name, const abi::chunk_wgmma::Tuning& chain,
+                      bool outputs) const {
     compose::Stage stage = named(name);
     stage.prelude = compose::prelude(shape_, chain_values(chain));
-    stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape_, chain));
+    stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape_, chain, outputs));
     return stage;
   }
 

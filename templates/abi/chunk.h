@@ -109,7 +109,7 @@ struct Image {
   int kd;       // [C, K]  k * exp(P)
   int ak;       // [C, K]  (M diag(beta))^T (k * exp(Pn - P))
   int ak_rest;  // [C, K]  what rounding Ak lost; if writes_twice
-  int decay;    // [factor_keys], f32  exp(Pn)
+  int decay;    // [factor_keys], f32  exp(Pn), in the order of tile/decay.cuh
   int bytes;
 };
 constexpr Image image(const Shape& shape, int chunk) {

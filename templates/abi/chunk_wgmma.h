@@ -69,12 +69,6 @@ constexpr int checkpoint_bytes(const Shape& shape, const Tuning& tuning) {
   return 64 * tuning.warpgroups * shape.key_dim * bytes_of(shape.state_type);
 }
 
-// Threads a block: the warpgroups, a warp that feeds factors, one that feeds v and perhaps one that
-// copies checkpoints.
-constexpr int chain_threads(const Shape& shape, const Tuning& tuning) {
-  return 128 * tuning.warpgroups + (copies_checkpoints(shape) ? 96 : 64);
-}
-
 // A ring of chunks, a pair of barriers a slot.
 constexpr int ring_bytes(const Shape& shape, const Tuning& tuning, bool outputs = true) {
   return tuning.load_stages * (slot(shape, tuning, outputs).bytes + 16);
@@ -96,11 +90,27 @@ constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool 
   return ring_bytes(shape, tuning, outputs) + checkpoint_buffers(shape, tuning) * kept;
 }
 
-// Blocks of a recurrence that a multiprocessor can hold by its shared memory, of which each block
-// takes 1 KB more than it asks for: one, or two.
-constexpr int blocks_by_memory(const Shape& shape, const Tuning& tuning, bool outputs = true) {
+// Blocks of a chain that a multiprocessor holds at once.  Two have room where their rings are short
+// (each takes 1 KB more than it asks for), and 168 registers a thread, which f16's scales, checkpoints
+// and columns that only some lanes have would pass.
+constexpr int resident_blocks(const Shape& shape, const Tuning& tuning, bool outputs = true) {
   const int two = 2 * (chain_shared_bytes(shape, tuning, outputs) + 1024);
-  return tuning.stages_at_once == 1 && two <= shared_limit + 1024 ? 2 : 1;
+  const bool small = tuning.warpgroups == 1 && tuning.chunk < 64 &&
+                     shape.qkv_type == DType::bf16 && shape.value_dim % 64 == 0 &&
+                     (!shape.checkpoints || shape.key_dim <= 64);
+  return tuning.stages_at_once == 1 && small && two <= shared_limit + 1024 ? 2 : 1;
+}
+
+// Warps that move rows of v and o.
+constexpr int row_warps(const Shape& shape, const Tuning& tuning, bool outputs = true) {
+  return resident_blocks(shape, tuning, outputs) > 1 ? 1 : 2;
+}
+
+// Threads a block: the warpgroups, a warp that feeds factors, those that move rows and perhaps one
+// that copies checkpoints.
+constexpr int chain_threads(const Shape& shape, const Tuning& tuning, bool outputs = true) {
+  const int warps = 1 + row_warps(shape, tuning, outputs) + (copies_checkpoints(shape) ? 1 : 0);
+  return 128 * tuning.warpgroups + 32 * warps;
 }
 
 }  // namespace kda::abi::chunk_wgmma

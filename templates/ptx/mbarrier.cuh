@@ -35,6 +35,19 @@ KDA_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
                : "memory");
 }
 
+// Whether the phase of that parity has completed.
+KDA_DEVICE bool mbarrier_test(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{.reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // Until the phase of that parity has completed.
 KDA_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
   asm volatile(

@@ -31,59 +31,62 @@ struct WgmmaTile {
   KDA_DEVICE u64 at(u32 bytes) const { return static_cast<u64>(high) << 32 | (low + (bytes >> 4)); }
 };
 
-// down: B's rows run along n instead of k.  accumulate: 0 overwrites D.
-template <abi::DType type, int n, int down>
+// down: B's rows run along n instead of k.  sign: -1 takes A's negative.  accumulate: 0 overwrites D.
+template <abi::DType type, int n, int down, int sign = 1>
 struct wgmma_m64k16;
 
-template <int down>
-struct wgmma_m64k16<abi::DType::bf16, 16, down> {
+template <int down, int sign>
+struct wgmma_m64k16<abi::DType::bf16, 16, down, sign> {
   static KDA_DEVICE void run(float* d, const u32* a, u64 b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %13, 0; "
         "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "{%8, %9, %10, %11}, %12, p, 1, 1, %14;}"
+        "{%8, %9, %10, %11}, %12, p, %15, 1, %14;}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down),
+          "n"(sign));
   }
 };
 
-template <int down>
-struct wgmma_m64k16<abi::DType::bf16, 32, down> {
+template <int down, int sign>
+struct wgmma_m64k16<abi::DType::bf16, 32, down, sign> {
   static KDA_DEVICE void run(float* d, const u32* a, u64 b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %21, 0; "
         "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "{%16, %17, %18, %19}, %20, p, 1, 1, %22;}"
+        "{%16, %17, %18, %19}, %20, p, %23, 1, %22;}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down),
+          "n"(sign));
   }
 };
 
-template <int down>
-struct wgmma_m64k16<abi::DType::bf16, 64, down> {
+template <int down, int sign>
+struct wgmma_m64k16<abi::DType::bf16, 64, down, sign> {
   static KDA_DEVICE void run(float* d, const u32* a, u64 b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %37, 0; "
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
         "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, p, 1, 1, %38;}"
+        "{%32, %33, %34, %35}, %36, p, %39, 1, %38;}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
           "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
           "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down),
+          "n"(sign));
   }
 };
 
-template <int down>
-struct wgmma_m64k16<abi::DType::bf16, 128, down> {
+template <int down, int sign>
+struct wgmma_m64k16<abi::DType::bf16, 128, down, sign> {
   static KDA_DEVICE void run(float* d, const u32* a, u64 b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %69, 0; "
@@ -92,7 +95,7 @@ struct wgmma_m64k16<abi::DType::bf16, 128, down> {
         "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, "
         "%37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, "
         "%55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "{%64, %65, %66, %67}, %68, p, 1, 1, %70;}"
+        "{%64, %65, %66, %67}, %68, p, %71, 1, %70;}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
@@ -103,59 +106,63 @@ struct wgmma_m64k16<abi::DType::bf16, 128, down> {
           "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
           "+f"(d[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down),
+          "n"(sign));
   }
 };
 
-template <int down>
-struct wgmma_m64k16<abi::DType::f16, 16, down> {
+template <int down, int sign>
+struct wgmma_m64k16<abi::DType::f16, 16, down, sign> {
   static KDA_DEVICE void run(float* d, const u32* a, u64 b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %13, 0; "
         "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "{%8, %9, %10, %11}, %12, p, 1, 1, %14;}"
+        "{%8, %9, %10, %11}, %12, p, %15, 1, %14;}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down),
+          "n"(sign));
   }
 };
 
-template <int down>
-struct wgmma_m64k16<abi::DType::f16, 32, down> {
+template <int down, int sign>
+struct wgmma_m64k16<abi::DType::f16, 32, down, sign> {
   static KDA_DEVICE void run(float* d, const u32* a, u64 b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %21, 0; "
         "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "{%16, %17, %18, %19}, %20, p, 1, 1, %22;}"
+        "{%16, %17, %18, %19}, %20, p, %23, 1, %22;}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down),
+          "n"(sign));
   }
 };
 
-template <int down>
-struct wgmma_m64k16<abi::DType::f16, 64, down> {
+template <int down, int sign>
+struct wgmma_m64k16<abi::DType::f16, 64, down, sign> {
   static KDA_DEVICE void run(float* d, const u32* a, u64 b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %37, 0; "
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
         "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, p, 1, 1, %38;}"
+        "{%32, %33, %34, %35}, %36, p, %39, 1, %38;}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
           "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
           "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down),
+          "n"(sign));
   }
 };
 
-template <int down>
-struct wgmma_m64k16<abi::DType::f16, 128, down> {
+template <int down, int sign>
+struct wgmma_m64k16<abi::DType::f16, 128, down, sign> {
   static KDA_DEVICE void run(float* d, const u32* a, u64 b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %69, 0; "
@@ -164,7 +171,7 @@ struct wgmma_m64k16<abi::DType::f16, 128, down> {
         "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, "
         "%37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, "
         "%55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "{%64, %65, %66, %67}, %68, p, 1, 1, %70;}"
+        "{%64, %65, %66, %67}, %68, p, %71, 1, %70;}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
@@ -175,7 +182,8 @@ struct wgmma_m64k16<abi::DType::f16, 128, down> {
           "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
           "+f"(d[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(down),
+          "n"(sign));
   }
 };
 

@@ -65,7 +65,7 @@ TEST_CASE("brief sequences' default does not spill", "[strategy][compile]") {
 
 TEST_CASE("two blocks share a multiprocessor where its memory holds their rings", "[strategy]") {
   const auto blocks = [](const std::string& words, const Tuning& tuning) {
-    return abi::chunk_wgmma::blocks_by_memory(problem::shape_of(problem_in_words(words)), tuning);
+    return abi::chunk_wgmma::resident_blocks(problem::shape_of(problem_in_words(words)), tuning);
   };
   CHECK(blocks("H=16", {.load_stages = 3}) == 2);
   CHECK(blocks("H=16", {.load_stages = 4}) == 1);

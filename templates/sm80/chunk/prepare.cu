@@ -11,6 +11,7 @@
 #include "step/normalize.cuh"
 #include "step/row_group.cuh"
 #include "step/scores.cuh"
+#include "tile/decay.cuh"
 
 #ifndef KDA_SHAPE
 #define KDA_SHAPE \
@@ -286,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
         put<Factor>(kd, group * 8 + r, c, k.x, k.y);
         put<Factor>(qd, group * 8 + r, c, q.x, q.y);
       }
-      if (group == groups - 1) *reinterpret_cast<float2*>(decay + c) = before;
+      if (group == groups - 1) *reinterpret_cast<float2*>(decay + tile::decay_place(c)) = before;
     }
     if (c < keys16) {
 #pragma unroll

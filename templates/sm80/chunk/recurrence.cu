@@ -10,6 +10,7 @@
 #include "base/varlen.cuh"
 #include "ptx/cp_async.cuh"
 #include "step/state.cuh"
+#include "tile/decay.cuh"
 #include "tile/operand.cuh"
 #include "tile/scale.cuh"
 
@@ -258,7 +259,7 @@ KDA_DEVICE void decay_state(State& state, const float* decay, float unit) {
   const tile::Lane lane;
 #pragma unroll
   for (int k = 0; k < keys16 / 8; ++k) {
-    const float2 d = *reinterpret_cast<const float2*>(decay + k * 8 + 2 * lane.t);
+    const float2 d = *reinterpret_cast<const float2*>(decay + tile::decay_place(k * 8 + 2 * lane.t));
     const float d0 = d.x * unit;
     const float d1 = d.y * unit;
 #pragma unroll

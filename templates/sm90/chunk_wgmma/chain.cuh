@@ -38,15 +38,9 @@ struct Chain {
   static constexpr int chunk_tiles = chunk / 8;
   static constexpr int stages = tune.load_stages;
   static constexpr int consumers = 128 * tune.warpgroups;  // threads
-  static constexpr int threads = abi::chunk_wgmma::chain_threads(shape, tune);
-  // Blocks a multiprocessor can hold.  Two blocks of 6 warps leave 168 registers a thread; a chunk
-  // of 64, f16's scales, checkpoints and columns that only some lanes have need more.
-  static constexpr bool whole = shape.value_dim % 64 == 0 && type == abi::DType::bf16;
-  static constexpr int resident =
-      abi::chunk_wgmma::blocks_by_memory(shape, tune, outputs) > 1 && tune.warpgroups == 1 &&
-              chunk < 64 && whole && (!shape.checkpoints || shape.key_dim <= 64)
-          ? 2
-          : 1;
+  static constexpr int threads = abi::chunk_wgmma::chain_threads(shape, tune, outputs);
+  static constexpr int resident = abi::chunk_wgmma::resident_blocks(shape, tune, outputs);
+  static constexpr int row_warps = abi::chunk_wgmma::row_warps(shape, tune, outputs);
   static constexpr bool roomy = tune.warpgroups == 1 && resident == 1;  // in registers
   static constexpr int keys = abi::chunk::factor_keys(shape);  // K with room
   static constexpr int values = shape.value_dim;
@@ -96,10 +90,10 @@ struct Chain {
     }
 
     // By one thread, before the block meets.  Arrivals that fill a slot: the thread that feeds
-    // factors, and every lane of the warp that feeds v.
+    // factors, and every lane of the warps that bring v.
     KDA_DEVICE void init(bool with_values = true) const {
       for (int i = 0; i < stages; ++i) {
-        ptx::mbarrier_init(full({i, 0}), with_values ? 33 : 1);
+        ptx::mbarrier_init(full({i, 0}), with_values ? 1 + 32 * row_warps : 1);
         ptx::mbarrier_init(empty({i, 0}), consumers);
       }
       ptx::fence_barrier_init();
@@ -114,6 +108,7 @@ struct Chain {
     KDA_DEVICE u32 full(Cursor c) const { return barriers + c.index * 8; }
     KDA_DEVICE u32 empty(Cursor c) const { return barriers + (stages + c.index) * 8; }
     KDA_DEVICE void wait_full(Cursor c) const { ptx::mbarrier_wait(full(c), c.parity); }
+    KDA_DEVICE bool is_full(Cursor c) const { return ptx::mbarrier_test(full(c), c.parity); }
     // Until the slot has been released by all; the first time round it is empty.
     KDA_DEVICE void wait_empty(Cursor c) const { ptx::mbarrier_wait(empty(c), c.parity ^ 1); }
     // This thread is done with a slot.

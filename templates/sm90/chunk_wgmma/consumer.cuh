@@ -21,8 +21,12 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   constexpr int chunk = Chain::chunk;
   constexpr auto slot = Chain::slot;
   constexpr float writer_scale = Chain::writer_scale;
+#ifndef KDA_O
+#define KDA_O 1
+#endif
+  constexpr bool o_first = KDA_O && !Scale::needed;
   constexpr bool early = Chain::stages > 1;             // a look at the next chunk
-  constexpr bool decay_early = early && Chain::roomy;  // and its decay
+  constexpr bool fetch_early = early && Chain::roomy;  // and its decay and v
   if (task.chunks == 0) return;
   const int rows_at_end = last_rows<Chain>(task);
 
@@ -35,46 +39,62 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   float2 decay[Chain::keys / 8];
   CheckpointSlots<Chain> checkpoints(args, task);
   typename Chain::Cursor here;
+  u32 v_rows = 0;
+  // What registers want of a chunk, where there is room ahead of its turn.
+  const auto fetch = [&](typename Chain::Cursor at) {
+    load_decay(decay, ring.at(at) + slot.image.decay);
+    v_rows = ring.at(at) + slot.v + own_rows<Chain>();
+    load_values_transposed<Chain>(v, v_rows);
+  };
   ring.wait_full(here);
-  if constexpr (decay_early) load_decay(decay, ring.at(here) + slot.image.decay);
+  if constexpr (fetch_early) fetch(here);
 #pragma unroll 1
   for (int left = task.chunks; left > 0; --left) {
     const u32 data = ring.at(here);
-    if constexpr (!decay_early) load_decay(decay, data + slot.image.decay);
+    if constexpr (!fetch_early) fetch(here);
     Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
-    // S decays here, not under the products, which read the packed copy: ptxas waits for every
-    // product in flight before it lets registers change that another product once wrote.
+    if constexpr (!Scale::needed) take_values<Chain>(r, v);
     decay_state(s, decay);
     hold(r);
-    hold(o);
+    if constexpr (o_first) hold(o);
     ptx::wgmma_fence();
-    read_state<Chain>(r, s_operand, data + slot.image.kd);
-    ptx::wgmma_commit();
-    read_state<Chain>(o, s_operand, data + slot.image.qd);
+    read_state<Chain, Scale::needed ? 1 : -1>(r, s_operand, data + slot.image.kd);
     ptx::wgmma_commit();
 
-    load_values_transposed<Chain>(v, data + slot.v);
-    ptx::wgmma_wait<1>();
+    const typename Chain::Cursor done = here;
+    const u32 o_rows = v_rows;
+    here.next();
+    const bool more = left > 1;
+    if constexpr (o_first) {
+      read_state<Chain>(o, s_operand, data + slot.image.qd);
+      ptx::wgmma_commit();
+    }
+    ptx::wgmma_wait<o_first ? 1 : 0>();
     hold(r);
-    subtract_from_values<Chain>(r, v, s_scale.down);
+    const bool arrived = ring.is_full(here);  // the answer comes under what follows
+    if constexpr (Scale::needed) subtract_from_values<Chain>(r, v, s_scale.down);
     Scale r_scale;
     if constexpr (Scale::needed) r_scale.choose(largest(r));
     pack(r_operand, r, r_scale);
-    if constexpr (Scale::needed) {
-      ptx::wgmma_wait<0>();
-      hold(o);
-      multiply(s, r_scale.up * writer_scale);
-      multiply(o, s_scale.down * r_scale.up * writer_scale);
-      hold(o);
-    }
+    if constexpr (Scale::needed) multiply(s, r_scale.up * writer_scale);
 
     hold(s);
+    if constexpr (!o_first) hold(o);
     ptx::wgmma_fence();
     write_state<Chain>(s, r_operand, data + slot.image.ak);
     if constexpr (Chain::writes_twice) write_state<Chain>(s, r_operand, data + slot.image.ak_rest);
     ptx::wgmma_commit();
+    if constexpr (!o_first) read_state<Chain>(o, s_operand, data + slot.image.qd);
+    if constexpr (Scale::needed) {
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      hold(o);
+      multiply(o, s_scale.down * r_scale.up * writer_scale);
+      hold(o);
+      ptx::wgmma_fence();
+    }
     const ptx::WgmmaTile aq(data + slot.image.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
 #pragma unroll
     for (int c = 0; c < chunk / 16; ++c) {
@@ -88,17 +108,14 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
       number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
       asm volatile("" : "+r"(number));
     }
-    const bool more = left > 1;
-    const typename Chain::Cursor done = here;
-    here.next();
     if (early && more) {
-      ring.wait_full(here);
-      if constexpr (decay_early) load_decay(decay, ring.at(here) + slot.image.decay);
+      if (!arrived) ring.wait_full(here);
+      if constexpr (fetch_early) fetch(here);
     }
     ptx::wgmma_wait<0>();
     hold(s);
     hold(o);
-    leave_outputs<Chain>(data + slot.v, o, args.in.scale * r_scale.down / writer_scale);
+    leave_outputs<Chain>(o_rows, o, args.in.scale * r_scale.down / writer_scale);
     ring.release(done);
     if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
     if constexpr (Chain::copies_checkpoints) {

@@ -75,10 +75,11 @@ KDA_DEVICE void feed_ready_factors(const typename Chain::Ring& ring,
 template <class Chain>
 KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
                         const Task& task, int warp) {
-  if (warp == Chain::consumers / 32 + 2) {
+  const int number = warp - Chain::consumers / 32;
+  if (number > Chain::row_warps) {
     if constexpr (Chain::copies_checkpoints) bring_checkpoints<Chain>(ring, args, task);
-  } else if (warp == Chain::consumers / 32 + 1) {
-    move_rows<Chain>(ring, args, task);
+  } else if (number > 0) {
+    move_rows<Chain>(ring, args, task, number - 1);
   } else if constexpr (Chain::beside) {
     feed_ready_factors<Chain>(ring, args, task);
   } else if (threadIdx.x % 32 == 0) {

@@ -3,6 +3,7 @@
 
 #include "base/element.cuh"
 #include "ptx/ldmatrix.cuh"
+#include "ptx/shared_words.cuh"
 #include "ptx/stmatrix.cuh"
 #include "ptx/wgmma.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
@@ -47,15 +48,16 @@ KDA_DEVICE void pack(u32 (&a)[count / 2][4], const float (&x)[count][4],
   }
 }
 
-// acc[V, C] = A[V, K] factor[C, K]^T
-template <class Chain>
+// acc[V, C] = A[V, K] factor[C, K]^T; sign -1: is taken from what is in acc.
+template <class Chain, int sign = 1>
 KDA_DEVICE void read_state(typename Chain::Accumulators& acc, const u32 (&a)[Chain::keys / 16][4],
                            u32 factor) {
   const ptx::WgmmaTile tile(factor, 128, 0, 1024);
 #pragma unroll
   for (int k = 0; k < Chain::keys / 16; ++k) {
-    ptx::wgmma_m64k16<Chain::type, Chain::chunk, 0>::run(
-        &acc[0][0], a[k], tile.at(k / 4 * Chain::Factor::panel_bytes + k % 4 * 32), k > 0);
+    ptx::wgmma_m64k16<Chain::type, Chain::chunk, 0, sign>::run(
+        &acc[0][0], a[k], tile.at(k / 4 * Chain::Factor::panel_bytes + k % 4 * 32),
+        k > 0 || sign < 0);
   }
 }
 
@@ -75,7 +77,11 @@ template <int count>
 KDA_DEVICE void load_decay(float2 (&d)[count], u32 decay) {
   const tile::Lane lane;
 #pragma unroll
-  for (int k = 0; k < count; ++k) d[k] = ptx::ld_shared_f32x2(decay + (k * 8 + 2 * lane.t) * 4);
+  for (int k = 0; k < count; k += 2) {  // in the order of tile/decay.cuh
+    const float4 x = ptx::ld_shared_f32x4(decay + (k * 8 + 4 * lane.t) * 4);
+    d[k] = make_float2(x.x, x.y);
+    d[k + 1] = make_float2(x.z, x.w);
+  }
 }
 
 // s *= diag(decay)
@@ -91,13 +97,6 @@ KDA_DEVICE void decay_state(float (&s)[count][4], const float2 (&d)[count]) {
 }
 
 template <int count>
-KDA_DEVICE void decay_state(float (&s)[count][4], u32 decay) {
-  float2 d[count];
-  load_decay(d, decay);
-  decay_state(s, d);
-}
-
-template <int count>
 KDA_DEVICE void multiply(float (&x)[count][4], float factor) {
 #pragma unroll
   for (int i = 0; i < count; ++i) {
@@ -106,26 +105,26 @@ KDA_DEVICE void multiply(float (&x)[count][4], float factor) {
   }
 }
 
-// v^T of a chunk as the accumulators lie, two columns a register.
+// Bytes from a chunk's rows to this lane's place among them, of v read and o written transposed.
 template <class Chain>
-KDA_DEVICE void load_values_transposed(u32 (&x)[Chain::chunk_tiles / 2][4], u32 v) {
-  constexpr int value_row = Chain::value_row;
-  const int lane = threadIdx.x % 32;
-  const int column0 = static_cast<int>(threadIdx.x) / 32 * 16;
-  const u32 from = v + (lane % 8 + lane / 16 * 8) * value_row + (column0 + lane / 8 % 2 * 8) * 2;
+KDA_DEVICE u32 own_rows() {
+  const u32 lane = threadIdx.x % 32;
+  const u32 column = threadIdx.x / 32 * 16 + lane / 8 % 2 * 8;
+  return (lane % 8 + lane / 16 * 8) * Chain::value_row + column * 2;
+}
+
+// v^T of a chunk, from this lane's place, as the accumulators lie, two columns a register.
+template <class Chain>
+KDA_DEVICE void load_values_transposed(u32 (&x)[Chain::chunk_tiles / 2][4], u32 own) {
 #pragma unroll
   for (int c = 0; c < Chain::chunk_tiles; c += 2) {
-    ptx::ldmatrix_x4_trans(x[c / 2], from + c * 8 * value_row);
+    ptx::ldmatrix_x4_trans(x[c / 2], own + c * 8 * Chain::value_row);
   }
 }
 
 // scale * acc^T as rows of tokens, in place of v: a warp's columns are those that it has read there.
 template <class Chain>
-KDA_DEVICE void leave_outputs(u32 v, const typename Chain::Accumulators& acc, float scale) {
-  constexpr int value_row = Chain::value_row;
-  const int lane = threadIdx.x % 32;
-  const int column0 = static_cast<int>(threadIdx.x) / 32 * 16;
-  const u32 to = v + (lane % 8 + lane / 16 * 8) * value_row + (column0 + lane / 8 % 2 * 8) * 2;
+KDA_DEVICE void leave_outputs(u32 own, const typename Chain::Accumulators& acc, float scale) {
 #pragma unroll
   for (int c = 0; c < Chain::chunk_tiles; c += 2) {
     u32 x[4];
@@ -134,7 +133,23 @@ KDA_DEVICE void leave_outputs(u32 v, const typename Chain::Accumulators& acc, fl
       const float* pair = &acc[c + i / 2][i % 2 * 2];
       x[i] = element<Chain::type>::pack(scale * pair[0], scale * pair[1]);
     }
-    ptx::stmatrix_x4_trans(to + c * 8 * value_row, x);
+    ptx::stmatrix_x4_trans(own + c * 8 * Chain::value_row, x);
+  }
+}
+
+// r = v^T
+template <class Chain>
+KDA_DEVICE void take_values(typename Chain::Accumulators& r,
+                            const u32 (&x)[Chain::chunk_tiles / 2][4]) {
+#pragma unroll
+  for (int c = 0; c < Chain::chunk_tiles; c += 2) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = element<Chain::type>::unpack(x[c / 2][i]);
+      float* to = &r[c + i / 2][i % 2 * 2];
+      to[0] = pair.x;
+      to[1] = pair.y;
+    }
   }
 }
 
@@ -152,14 +167,6 @@ KDA_DEVICE void subtract_from_values(typename Chain::Accumulators& r,
       to[1] = pair.y - to[1] * down;
     }
   }
-}
-
-// The same from shared memory.
-template <class Chain>
-KDA_DEVICE void subtract_from_values(typename Chain::Accumulators& r, u32 v, float down) {
-  u32 x[Chain::chunk_tiles / 2][4];
-  load_values_transposed<Chain>(x, v);
-  subtract_from_values<Chain>(r, x, down);
 }
 
 }  // namespace kda::chunk_wgmma

@@ -1,4 +1,4 @@
-// Rows of tokens on their way through a chain, by a warp of its own: v to each chunk's slot, and o,
+// Rows of tokens on their way through a chain, by warps of their own: v to each chunk's slot, and o,
 // which the consumers leave where v lay, from there.
 #pragma once
 
@@ -10,100 +10,124 @@
 namespace kda::chunk_wgmma {
 
 // A task's rows of v or o, chunk by chunk: the block's V columns.  16 bytes a move where the tensor
-// lies so, or element by element.
+// lies so, or element by element.  Few instructions a move: with more this warp was the slowest.
 template <class Chain>
-struct Rows {
+class Rows {
   static constexpr int columns = Chain::columns;
-  static constexpr int units = columns / 8;                   // of 16 bytes, a row
-  static constexpr int moves = Chain::chunk * units / 32;     // a lane and chunk
   static constexpr int pitch = Chain::value_row;
+  static constexpr int units = columns / 8;         // of 16 bytes, a row
+  static constexpr int lanes = 32 * Chain::row_warps;
+  static constexpr int rows_at_once = lanes / units;
+  static constexpr int moves = Chain::chunk / rows_at_once;  // a lane
 
-  u16* at;     // this chunk's first row
-  i64 token;   // elements
-  i64 left;    // tokens from there on
-  int exist;   // columns
-  bool vectored;
-
-  KDA_DEVICE Rows(const abi::Tensor& tensor, const Task& task)
-      : at(static_cast<u16*>(const_cast<void*>(tensor.data)) + task.value0 +
-           task.first * tensor.token +
-           offset_of<Chain::shape.varlen>(tensor, task.n, task.sequence.begin, task.head)),
-        token(tensor.token),
-        left(task.sequence.length() - task.first),
-        exist(smaller(Chain::values - task.value0, columns)),
-        vectored(is_vectored<Chain::type>(tensor, Chain::values)) {}
+ public:
+  KDA_DEVICE Rows(const abi::Tensor& tensor, const Task& task, int warp)
+      : lane_(warp * 32 + static_cast<int>(threadIdx.x) % 32),
+        token_(tensor.token * 2),
+        first_(static_cast<char*>(const_cast<void*>(tensor.data)) + task.value0 * 2 +
+               task.first * token_ +
+               offset_of<Chain::shape.varlen>(tensor, task.n, task.sequence.begin, task.head) * 2),
+        left_(task.sequence.length() - task.first),
+        exist_(smaller(Chain::values - task.value0, columns)),
+        vectored_(is_vectored<Chain::type>(tensor, Chain::values)) {}
 
   KDA_DEVICE void next() {
-    at += Chain::chunk * token;
-    left -= Chain::chunk;
+    first_ += Chain::chunk * token_;
+    left_ -= Chain::chunk;
   }
 
-  // Starts bringing a chunk; what does not exist as zeros.
-  KDA_DEVICE void load(u32 to) const {
-    const int lane = threadIdx.x % 32;
-    if (vectored) {
+  // Starts bringing a chunk, what does not exist as zeros; the barrier counts it once it is there.
+  KDA_DEVICE void load(u32 to, u32 barrier) const {
+    if (!vectored_) {
+      each([&](int row, int column, bool there) {
+        ptx::st_shared_u16(to + row * pitch + column * 2, there ? *at(row, column) : u16(0));
+      });
+      ptx::mbarrier_arrive(barrier);
+      return;
+    }
+    const char* from = first_ + row() * token_ + column() * 2;
+    to += row() * pitch + column() * 2;
+    if (is_whole()) {
 #pragma unroll
       for (int i = 0; i < moves; ++i) {
-        const int row = (i * 32 + lane) / units;
-        const int column = lane % units * 8;
-        const bool there = row < left && column < exist;
-        ptx::cp_async_16_or_zero(to + row * pitch + column * 2,
-                                 at + (there ? row * token + column : 0), there);
+        ptx::cp_async_16(to + i * rows_at_once * pitch, from);
+        from += rows_at_once * token_;
       }
     } else {
-      for (int i = lane; i < Chain::chunk * columns; i += 32) {
-        const int row = i / columns;
-        const int column = i % columns;
-        const u16 x = row < left && column < exist ? at[row * token + column] : u16(0);
-        ptx::st_shared_u16(to + row * pitch + column * 2, x);
+#pragma unroll 1
+      for (int i = 0; i < moves; ++i) {
+        const bool there = exists(i);
+        ptx::cp_async_16_or_zero(to + i * rows_at_once * pitch, there ? from : first_, there);
+        from += rows_at_once * token_;
       }
     }
-  }
-
-  // Counted by the barrier, once it has arrived.
-  KDA_DEVICE void announce(u32 barrier) const {
-    if (vectored) {
-      ptx::cp_async_arrive(barrier);
-    } else {
-      ptx::mbarrier_arrive(barrier);
-    }
+    ptx::cp_async_arrive(barrier);
   }
 
   // Takes a chunk away.
   KDA_DEVICE void store(u32 from) const {
-    const int lane = threadIdx.x % 32;
-    if (vectored) {
+    if (!vectored_) {
+      each([&](int row, int column, bool there) {
+        const u16 x = ptx::ld_shared_u16(from + row * pitch + column * 2);
+        if (there) *at(row, column) = x;
+      });
+      return;
+    }
+    char* to = first_ + row() * token_ + column() * 2;
+    from += row() * pitch + column() * 2;
+    if (is_whole()) {
       float4 x[moves];
 #pragma unroll
-      for (int i = 0; i < moves; ++i) {
-        const int row = (i * 32 + lane) / units;
-        x[i] = ptx::ld_shared_f32x4(from + row * pitch + lane % units * 16);
-      }
+      for (int i = 0; i < moves; ++i) x[i] = ptx::ld_shared_f32x4(from + i * rows_at_once * pitch);
 #pragma unroll
       for (int i = 0; i < moves; ++i) {
-        const int row = (i * 32 + lane) / units;
-        const int column = lane % units * 8;
-        if (row < left && column < exist) {
-          *reinterpret_cast<float4*>(at + row * token + column) = x[i];
-        }
+        *reinterpret_cast<float4*>(to) = x[i];
+        to += rows_at_once * token_;
       }
     } else {
-      for (int i = lane; i < Chain::chunk * columns; i += 32) {
-        const int row = i / columns;
-        const int column = i % columns;
-        const u16 x = ptx::ld_shared_u16(from + row * pitch + column * 2);
-        if (row < left && column < exist) at[row * token + column] = x;
+#pragma unroll 1
+      for (int i = 0; i < moves; ++i) {
+        const float4 x = ptx::ld_shared_f32x4(from + i * rows_at_once * pitch);
+        if (exists(i)) *reinterpret_cast<float4*>(to) = x;
+        to += rows_at_once * token_;
       }
     }
   }
+
+ private:
+  // Of this lane's first move.
+  KDA_DEVICE int row() const { return lane_ / units; }
+  KDA_DEVICE int column() const { return lane_ % units * 8; }
+
+  KDA_DEVICE bool is_whole() const { return left_ >= Chain::chunk && exist_ == columns; }
+  KDA_DEVICE bool exists(int move) const {
+    return row() + move * rows_at_once < left_ && column() < exist_;
+  }
+  KDA_DEVICE u16* at(int row, int column) const {
+    return reinterpret_cast<u16*>(first_ + row * token_) + column;
+  }
+  template <class What>
+  KDA_DEVICE void each(const What& what) const {
+#pragma unroll 1
+    for (int i = lane_; i < Chain::chunk * columns; i += lanes) {
+      what(i / columns, i % columns, i / columns < left_ && i % columns < exist_);
+    }
+  }
+
+  int lane_;     // of the warps that move rows
+  i64 token_;    // bytes
+  char* first_;  // this chunk's first row
+  i64 left_;     // tokens from there on
+  int exist_;    // columns
+  bool vectored_;
 };
 
-// The warp that moves them; with no outputs v alone.
+// What each warp that moves them does; with no outputs v alone.
 template <class Chain>
 KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
-                          const Task& task) {
-  Rows<Chain> v(args.in.v, task);
-  Rows<Chain> o(args.out.o, task);
+                          const Task& task, int warp) {
+  Rows<Chain> v(args.in.v, task, warp);
+  Rows<Chain> o(args.out.o, task, warp);
   const int end = task.chunks + (Chain::writes_outputs ? Chain::stages : 0);
   typename Chain::Cursor here;
 #pragma unroll 1
@@ -117,8 +141,7 @@ KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk::Re
       __syncwarp();  // lanes may load where others have read
     }
     if (at < task.chunks) {
-      v.load(rows);
-      v.announce(ring.full(here));
+      v.load(rows, ring.full(here));
       v.next();
     }
     here.next();

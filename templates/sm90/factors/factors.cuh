@@ -3,6 +3,7 @@
 
 #include "ptx/bulk.cuh"
 #include "sm90/factors/solve.cuh"
+#include "tile/decay.cuh"
 
 namespace kda {
 
@@ -27,7 +28,7 @@ struct Factors : Solve {
       build<Anchor::none>(address, sums);
     }
     if (thread < keys) {
-      reinterpret_cast<float*>(buffer + image.decay)[thread] =
+      reinterpret_cast<float*>(buffer + image.decay)[tile::decay_place(thread)] =
           shared.whole[0][thread] * shared.whole[1][thread];
     }
     ptx::fence_async_proxy();

@@ -99,25 +99,36 @@ KDA_DEVICE bool consume(const Chain::Ring& ring, const Task& task, const Unit& u
   float2 decay[keys / 8];
   constexpr auto slot = Chain::slot;
   Chain::Cursor here;
+  constexpr bool early = Chain::stages > 1;             // a look at the next chunk
+  constexpr bool fetch_early = early && Chain::roomy;  // and its decay and v
+  const auto fetch = [&](Chain::Cursor from) {
+    chunk_wgmma::load_decay(decay, ring.at(from) + slot.image.decay);
+    if (!unit.identity) {
+      chunk_wgmma::load_values_transposed<Chain>(
+          v, ring.at(from) + slot.v + chunk_wgmma::own_rows<Chain>());
+    }
+  };
   ring.wait_full(here);
+  if constexpr (fetch_early) fetch(here);
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
     const u32 data = ring.at(here);
-    chunk_wgmma::load_decay(decay, data + slot.image.decay);
+    if constexpr (!fetch_early) fetch(here);
     Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(chunk_wgmma::largest(s));
     chunk_wgmma::pack(s_operand, s, s_scale);
+    if constexpr (!Scale::needed) chunk_wgmma::take_values<Chain>(r, v);
     chunk_wgmma::decay_state(s, decay);
     hold(r);
     ptx::wgmma_fence();
-    chunk_wgmma::read_state<Chain>(r, s_operand, data + slot.image.kd);
+    chunk_wgmma::read_state<Chain, Scale::needed ? 1 : -1>(r, s_operand, data + slot.image.kd);
     ptx::wgmma_commit();
-    if (!unit.identity) {
-      chunk_wgmma::load_values_transposed<Chain>(v, data + slot.v);
-    }
+    const Chain::Cursor done = here;
+    here.next();
     ptx::wgmma_wait<0>();
     hold(r);
-    chunk_wgmma::subtract_from_values<Chain>(r, v, s_scale.down);
+    const bool arrived = ring.is_full(here);  // the answer comes under what follows
+    if constexpr (Scale::needed) chunk_wgmma::subtract_from_values<Chain>(r, v, s_scale.down);
     Scale r_scale;
     if constexpr (Scale::needed) {
       r_scale.choose(chunk_wgmma::largest(r));
@@ -132,12 +143,12 @@ KDA_DEVICE bool consume(const Chain::Ring& ring, const Task& task, const Unit& u
       chunk_wgmma::write_state<Chain>(s, r_operand, data + slot.image.ak_rest);
     }
     ptx::wgmma_commit();
-    // Under these, where the ring holds it already: the next chunk's arrival.
+    // Under these, where the ring holds it already: the next chunk's beginning.
     const bool more = at + 1 < task.chunks;
-    constexpr bool early = Chain::stages > 1;
-    const Chain::Cursor done = here;
-    here.next();
-    if (early && more) ring.wait_full(here);
+    if (early && more) {
+      if (!arrived) ring.wait_full(here);
+      if constexpr (fetch_early) fetch(here);
+    }
     ptx::wgmma_wait<0>();
     hold(s);
     if constexpr (Scale::needed) chunk_wgmma::multiply(s, r_scale.down / writer_scale);
@@ -230,8 +241,11 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= Chain::consumers / 32) {
-    if (warp > Chain::consumers / 32) {
-      if (!unit.identity) chunk_wgmma::move_rows<Chain>(ring, args.chain, task);
+    const int number = warp - Chain::consumers / 32;
+    if (number > 0) {
+      if (!unit.identity && number <= Chain::row_warps) {
+        chunk_wgmma::move_rows<Chain>(ring, args.chain, task, number - 1);
+      }
     } else if (threadIdx.x % 32 == 0) {
       feed_factors(ring, args.chain, task, unit);
     }
