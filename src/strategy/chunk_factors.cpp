@@ -22,8 +22,7 @@ FactorSlices::FactorSlices(const Problem& problem, int chunk, compose::Workspace
   const abi::Shape shape = problem::shape_of(problem);
   const auto tiles = static_cast<std::size_t>(
       slots_of(problem.max_tokens, problem.max_sequences, chunk) * problem.value_heads);
-  images_ =
-      workspace.take(tiles * static_cast<std::size_t>(abi::chunk::image(shape, chunk).bytes));
+  images_ = workspace.take(tiles * static_cast<std::size_t>(abi::chunk::image(shape, chunk).bytes));
   ready_ = workspace.take(flags ? tiles * sizeof(unsigned) : 0);
 }
 

@@ -106,7 +106,7 @@ Status check_short(const Problem& problem, const Tuning& tuning) {
 // on an H200).
 double one_by_one_microseconds(const Problem& problem, const device::Device& device,
                                const Tuning& tuning) {
-  const double step = 0.2 + 0.011 * tuning.chunk;
+  const double step = 0.1 + 0.011 * tuning.chunk;
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
   const double one = step * (longest_length(problem) / tuning.chunk + 1);
@@ -119,7 +119,7 @@ double one_by_one_microseconds(const Problem& problem, const device::Device& dev
 // where they are alike each waits for the other now and then (measured on an H200).
 double at_once_microseconds(const Problem& problem, const device::Device& device,
                             const Tuning& tuning, std::int64_t chains) {
-  const double step = tuning.warpgroups == 1 ? 0.57 : 0.95;
+  const double step = tuning.warpgroups == 1 ? 0.46 : 0.73;
   const double chain = step * (longest_length(problem) / tuning.chunk + 1);
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max(all - static_cast<double>(chains), 1.0);
@@ -168,12 +168,25 @@ constexpr int kShortTokens = 8;
 constexpr double kBriefChunks = 4;
 constexpr int kBriefStages = 3;
 
+// Both stages at once: a block has its multiprocessor to itself, and its copies take long while the
+// others prepare.  H = 16 takes 157, 147, 140 us with rings of four, five, six.
+Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups) {
+  tuning.stages_at_once = 2;
+  tuning.warpgroups = warpgroups;
+  if (!abi::chunk_wgmma::copies_checkpoints(shape)) tuning.load_stages = 7;
+  while (abi::chunk_wgmma::chain_shared_bytes(shape, tuning) > abi::chunk_wgmma::shared_limit) {
+    --tuning.load_stages;
+  }
+  return tuning;
+}
+
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
 // stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
-// faster.  How few of such a pack's sequences are long is not known: one warpgroup a block.  One
-// with checkpoints, too, and a ring of four, so that two of those find room (H = 16 with one every
-// 64 tokens 217 us; a ring of five 236, of six with one 293; H = 64 583, two warpgroups 621).
+// faster; two warpgroups there leave more multiprocessors to prepare (H = 32: 224 us for 245).  How
+// few of a mixed pack's sequences are long is not known: one warpgroup a block.  One with
+// checkpoints, too, and a ring of four, so that two of those find room (H = 16 with one every 64
+// tokens 217 us; a ring of five 236, of six with one 293; H = 64 583, two warpgroups 621).
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
@@ -182,10 +195,8 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
   const abi::Shape shape = problem::shape_of(problem);
   const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
-  Tuning at_once = tuning;
-  at_once.stages_at_once = 2;
-  // Six were found by kda-tune: the block has its multiprocessor to itself.
-  if (!copies) at_once.load_stages = 6;
+  const Tuning base = tuning;
+  Tuning at_once = at_once_of(shape, base, 1);
   if (blocks_of(problem, tuning) > device.multiprocessors && fits) {
     Tuning brief = tuning;
     brief.load_stages = kBriefStages;
@@ -195,13 +206,23 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     } else if (problem.value_dim > 64 && !copies) {
       tuning.warpgroups = 2;
     }
+  } else if (!copies) {
+    tuning.load_stages = 5;  // H = 48 324 us for 337 of a ring of four
+  }
+  const Tuning wide = at_once_of(shape, base, 2);
+  if (fits && problem.value_dim > 64 && !copies && fits_beside(problem, device, wide) &&
+      (!fits_beside(problem, device, at_once) ||
+       microseconds(problem, device, wide) < microseconds(problem, device, at_once))) {
+    at_once = wide;
   }
   if (fits_beside(problem, device, at_once) &&
       microseconds(problem, device, at_once) < microseconds(problem, device, tuning)) {
     tuning = at_once;
   }
   if (is_mixed(problem)) {
-    Tuning apart_at_once = at_once;
+    Tuning apart_at_once = at_once_of(shape, base, 1);
+    // Blocks of the short stage find room beside a ring of six.
+    apart_at_once.load_stages = std::min(apart_at_once.load_stages, 6);
     apart_at_once.short_tokens = kShortTokens;
     if (fits_beside(problem, device, apart_at_once) &&
         microseconds(problem, device, apart_at_once) < microseconds(problem, device, apart)) {

@@ -261,8 +261,7 @@ class Stages {
     return stage;
   }
 
-  compose::Stage walk(const char* name, const abi::chunk_wgmma::Tuning& chain,
-                      bool outputs) const {
+  compose::Stage walk(const char* name, const abi::chunk_wgmma::Tuning& chain, bool outputs) const {
     compose::Stage stage = named(name);
     stage.prelude = compose::prelude(shape_, chain_values(chain));
     stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape_, chain, outputs));

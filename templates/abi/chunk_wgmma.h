@@ -25,7 +25,7 @@ constexpr Tunable<Tuning> tunables[] = {
      &Tuning::warpgroups,
      {1, 2},
      "warpgroups a block, recurrence stage: 64 V columns each"},
-    {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6}, "chunks in flight"},
+    {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6, 7}, "chunks in flight"},
     {"stages_at_once",
      &Tuning::stages_at_once,
      {1, 2},
@@ -53,8 +53,8 @@ constexpr Slot slot(const Shape& shape, const Tuning& tuning, bool outputs = tru
   const int from = outputs ? 0 : image.kd;
   const int v = image.bytes - from;
   return {from,
-          {image.qd - from, image.aq - from, image.kd - from, image.ak - from,
-           image.ak_rest - from, image.decay - from, image.bytes},
+          {image.qd - from, image.aq - from, image.kd - from, image.ak - from, image.ak_rest - from,
+           image.decay - from, image.bytes},
           v,
           (v + tuning.chunk * value_row_bytes(tuning) + 1023) / 1024 * 1024};
 }
@@ -91,13 +91,12 @@ constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool 
 }
 
 // Blocks of a chain that a multiprocessor holds at once.  Two have room where their rings are short
-// (each takes 1 KB more than it asks for), and 168 registers a thread, which f16's scales, checkpoints
-// and columns that only some lanes have would pass.
+// (each takes 1 KB more than it asks for), and 168 registers a thread, which f16's scales,
+// checkpoints and columns that only some lanes have would pass.
 constexpr int resident_blocks(const Shape& shape, const Tuning& tuning, bool outputs = true) {
   const int two = 2 * (chain_shared_bytes(shape, tuning, outputs) + 1024);
-  const bool small = tuning.warpgroups == 1 && tuning.chunk < 64 &&
-                     shape.qkv_type == DType::bf16 && shape.value_dim % 64 == 0 &&
-                     (!shape.checkpoints || shape.key_dim <= 64);
+  const bool small = tuning.warpgroups == 1 && tuning.chunk < 64 && shape.qkv_type == DType::bf16 &&
+                     shape.value_dim % 64 == 0 && (!shape.checkpoints || shape.key_dim <= 64);
   return tuning.stages_at_once == 1 && small && two <= shared_limit + 1024 ? 2 : 1;
 }
 

@@ -31,7 +31,8 @@ struct WgmmaTile {
   KDA_DEVICE u64 at(u32 bytes) const { return static_cast<u64>(high) << 32 | (low + (bytes >> 4)); }
 };
 
-// down: B's rows run along n instead of k.  sign: -1 takes A's negative.  accumulate: 0 overwrites D.
+// down: B's rows run along n instead of k.  sign: -1 takes A's negative.  accumulate: 0 overwrites
+// D.
 template <abi::DType type, int n, int down, int sign = 1>
 struct wgmma_m64k16;
 

@@ -7,8 +7,6 @@
 namespace kda::tile {
 
 // Where channel c's stands.
-KDA_DEVICE int decay_place(int c) {
-  return c / 16 * 16 + c % 8 / 2 * 4 + c % 16 / 8 * 2 + c % 2;
-}
+KDA_DEVICE int decay_place(int c) { return c / 16 * 16 + c % 8 / 2 * 4 + c % 16 / 8 * 2 + c % 2; }
 
 }  // namespace kda::tile

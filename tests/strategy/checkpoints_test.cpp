@@ -117,7 +117,7 @@ TEST_CASE("the default ring leaves room for two checkpoints", "[strategy]") {
   // Those that leave from registers, and none, need no room.
   for (const std::string& words : {kept + "layout=key_first", kPool + "H=16"}) {
     INFO(words);
-    CHECK_THAT(default_tuning(words), contains("load_stages=6 stages_at_once=2"));
+    CHECK_THAT(default_tuning(words), contains("load_stages=7 stages_at_once=2"));
   }
   // What a caller names stays.
   const auto choice = plan::choose(problem_in_words(kept), h200(),

@@ -39,6 +39,22 @@ TEST_CASE("brief sequences go by blocks of which two share a multiprocessor", "[
   }
 }
 
+TEST_CASE("both stages at once by as many blocks as leave enough to prepare", "[strategy]") {
+  CHECK_THAT(default_tuning("T=8192 H=16"),
+             contains("warpgroups=1 load_stages=7 stages_at_once=2"));
+  CHECK_THAT(default_tuning("T=8192 H=24"),
+             contains("warpgroups=1 load_stages=7 stages_at_once=2"));
+  // Twice the columns a block, whose rows leave room for a ring of six.
+  CHECK_THAT(default_tuning("T=8192 H=32"),
+             contains("warpgroups=2 load_stages=6 stages_at_once=2"));
+  CHECK_THAT(default_tuning("T=8192 H=32 V=64"), contains("warpgroups=1"));
+  CHECK_THAT(default_tuning("T=8192 H=64"),
+             contains("warpgroups=1 load_stages=5 stages_at_once=1"));
+  // Beside a ring of seven no block of the short stage would find room.
+  CHECK_THAT(default_tuning("T=16384 H=16 N=100 varlen=1 mixed=1 h0=1 ht=1"),
+             contains("load_stages=6 stages_at_once=2 short_tokens=8"));
+}
+
 TEST_CASE("brief sequences' default does not spill", "[strategy][compile]") {
   std::vector<Problem> problems;
   for (const char* more :
@@ -63,6 +79,34 @@ TEST_CASE("brief sequences' default does not spill", "[strategy][compile]") {
   }
 }
 
+// What outputs alone read comes first, so that one copy brings what a chain wants.
+TEST_CASE("a chunk's image is tiles one after another, each where a swizzle pattern starts",
+          "[strategy]") {
+  for (const char* words : {"H=16", "H=16 K=64", "H=16 K=33", "H=16 neg_eigval=1", "H=16 qkv=f16",
+                            "H=16 qkv=f32", "H=16 K=256"}) {
+    const abi::Shape shape = problem::shape_of(problem_in_words(words));
+    for (const int chunk : {16, 32, 64}) {
+      INFO(words << " chunk " << chunk);
+      const abi::chunk::Image image = abi::chunk::image(shape, chunk);
+      const int bytes = abi::bytes_of(shape.qkv_type);
+      const int factor = abi::chunk::tile_bytes(chunk, abi::chunk::factor_keys(shape), bytes);
+      const int square = abi::chunk::tile_bytes(chunk, chunk, bytes);
+      CHECK(image.qd == 0);
+      CHECK(image.aq >= image.qd + factor);
+      CHECK(image.kd >= image.aq + square);
+      CHECK(image.ak >= image.kd + factor);
+      const int last = abi::chunk::writes_twice(shape) ? image.ak_rest : image.ak;
+      CHECK(last >= image.ak);
+      CHECK(image.decay >= last + factor);
+      CHECK(image.bytes == image.decay + 4 * abi::chunk::factor_keys(shape));
+      for (const int tile : {image.qd, image.aq, image.kd, image.ak, image.ak_rest}) {
+        CHECK(tile % 1024 == 0);
+      }
+      CHECK(image.bytes % 16 == 0);
+    }
+  }
+}
+
 TEST_CASE("two blocks share a multiprocessor where its memory holds their rings", "[strategy]") {
   const auto blocks = [](const std::string& words, const Tuning& tuning) {
     return abi::chunk_wgmma::resident_blocks(problem::shape_of(problem_in_words(words)), tuning);
@@ -73,4 +117,6 @@ TEST_CASE("two blocks share a multiprocessor where its memory holds their rings"
   // The chain has its multiprocessor to itself.
   CHECK(blocks("H=16", {.load_stages = 3, .stages_at_once = 2}) == 1);
   CHECK(blocks("T=8192 H=16 pool=1 h0=1 ht=1 checkpoint=64", {.load_stages = 3}) == 1);
+  // The bug: two blocks with checkpoints had 168 registers a thread and spilled (a ring of one).
+  CHECK(blocks("T=8192 H=16 pool=1 h0=1 ht=1 checkpoint=64", {.load_stages = 1}) == 1);
 }

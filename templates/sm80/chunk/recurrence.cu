@@ -259,7 +259,8 @@ KDA_DEVICE void decay_state(State& state, const float* decay, float unit) {
   const tile::Lane lane;
 #pragma unroll
   for (int k = 0; k < keys16 / 8; ++k) {
-    const float2 d = *reinterpret_cast<const float2*>(decay + tile::decay_place(k * 8 + 2 * lane.t));
+    const float2 d =
+        *reinterpret_cast<const float2*>(decay + tile::decay_place(k * 8 + 2 * lane.t));
     const float d0 = d.x * unit;
     const float d1 = d.y * unit;
 #pragma unroll

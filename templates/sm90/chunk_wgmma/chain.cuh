@@ -42,7 +42,7 @@ struct Chain {
   static constexpr int resident = abi::chunk_wgmma::resident_blocks(shape, tune, outputs);
   static constexpr int row_warps = abi::chunk_wgmma::row_warps(shape, tune, outputs);
   static constexpr bool roomy = tune.warpgroups == 1 && resident == 1;  // in registers
-  static constexpr int keys = abi::chunk::factor_keys(shape);  // K with room
+  static constexpr int keys = abi::chunk::factor_keys(shape);           // K with room
   static constexpr int values = shape.value_dim;
   static constexpr int columns = 64 * tune.warpgroups;  // V columns a block
   static constexpr int shards = ceil_div(values, columns);

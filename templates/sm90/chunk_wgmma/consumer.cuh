@@ -1,7 +1,8 @@
 // A consumer warpgroup of a chain that writes outputs:
 //   R = V - Kd S;   O = Qd S + Aq R;   S = diag(decay) S + Ak^T R
 // It has up to four products in flight; only R and the update of S are on the chain from chunk to
-// chunk.
+// chunk, and little else stands there: while products run, other instructions take several times as
+// long (src/README.md).
 #pragma once
 
 #include "base/slots.cuh"
@@ -21,11 +22,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   constexpr int chunk = Chain::chunk;
   constexpr auto slot = Chain::slot;
   constexpr float writer_scale = Chain::writer_scale;
-#ifndef KDA_O
-#define KDA_O 1
-#endif
-  constexpr bool o_first = KDA_O && !Scale::needed;
-  constexpr bool early = Chain::stages > 1;             // a look at the next chunk
+  constexpr bool early = Chain::stages > 1;            // a look at the next chunk
   constexpr bool fetch_early = early && Chain::roomy;  // and its decay and v
   if (task.chunks == 0) return;
   const int rows_at_end = last_rows<Chain>(task);
@@ -39,12 +36,11 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   float2 decay[Chain::keys / 8];
   CheckpointSlots<Chain> checkpoints(args, task);
   typename Chain::Cursor here;
-  u32 v_rows = 0;
+  const u32 own = own_rows<Chain>();
   // What registers want of a chunk, where there is room ahead of its turn.
   const auto fetch = [&](typename Chain::Cursor at) {
     load_decay(decay, ring.at(at) + slot.image.decay);
-    v_rows = ring.at(at) + slot.v + own_rows<Chain>();
-    load_values_transposed<Chain>(v, v_rows);
+    load_values_transposed<Chain>(v, ring.at(at) + slot.v + own);
   };
   ring.wait_full(here);
   if constexpr (fetch_early) fetch(here);
@@ -56,45 +52,41 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
     if constexpr (!Scale::needed) take_values<Chain>(r, v);
+    // S decays before the products that read the packed copy: ptxas waits for all in flight before
+    // it lets registers change that another product once wrote.
     decay_state(s, decay);
     hold(r);
-    if constexpr (o_first) hold(o);
+    hold(o);
     ptx::wgmma_fence();
     read_state<Chain, Scale::needed ? 1 : -1>(r, s_operand, data + slot.image.kd);
     ptx::wgmma_commit();
 
+    read_state<Chain>(o, s_operand, data + slot.image.qd);
+    ptx::wgmma_commit();
+
     const typename Chain::Cursor done = here;
-    const u32 o_rows = v_rows;
     here.next();
     const bool more = left > 1;
-    if constexpr (o_first) {
-      read_state<Chain>(o, s_operand, data + slot.image.qd);
-      ptx::wgmma_commit();
-    }
-    ptx::wgmma_wait<o_first ? 1 : 0>();
+    ptx::wgmma_wait<1>();
     hold(r);
     const bool arrived = ring.is_full(here);  // the answer comes under what follows
     if constexpr (Scale::needed) subtract_from_values<Chain>(r, v, s_scale.down);
     Scale r_scale;
     if constexpr (Scale::needed) r_scale.choose(largest(r));
     pack(r_operand, r, r_scale);
-    if constexpr (Scale::needed) multiply(s, r_scale.up * writer_scale);
+    if constexpr (Scale::needed) {
+      ptx::wgmma_wait<0>();
+      hold(o);
+      multiply(s, r_scale.up * writer_scale);
+      multiply(o, s_scale.down * r_scale.up * writer_scale);
+      hold(o);
+    }
 
     hold(s);
-    if constexpr (!o_first) hold(o);
     ptx::wgmma_fence();
     write_state<Chain>(s, r_operand, data + slot.image.ak);
     if constexpr (Chain::writes_twice) write_state<Chain>(s, r_operand, data + slot.image.ak_rest);
     ptx::wgmma_commit();
-    if constexpr (!o_first) read_state<Chain>(o, s_operand, data + slot.image.qd);
-    if constexpr (Scale::needed) {
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<0>();
-      hold(o);
-      multiply(o, s_scale.down * r_scale.up * writer_scale);
-      hold(o);
-      ptx::wgmma_fence();
-    }
     const ptx::WgmmaTile aq(data + slot.image.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
 #pragma unroll
     for (int c = 0; c < chunk / 16; ++c) {
@@ -102,12 +94,15 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     }
     ptx::wgmma_commit();
 
-    // Under these: a division, and where the ring holds it already the next chunk's beginning.
+    // Under these: a division, and what the next chunk begins with.
     u32 number = 0;
     if constexpr (Chain::copies_checkpoints) {
       number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
       asm volatile("" : "+r"(number));
     }
+    // Where o will lie, in a register of its own: a store waits for loads whose address it takes.
+    u32 o_rows = data + slot.v + own;
+    asm volatile("" : "+r"(o_rows));
     if (early && more) {
       if (!arrived) ring.wait_full(here);
       if constexpr (fetch_early) fetch(here);

@@ -122,7 +122,8 @@ KDA_DEVICE void load_values_transposed(u32 (&x)[Chain::chunk_tiles / 2][4], u32 
   }
 }
 
-// scale * acc^T as rows of tokens, in place of v: a warp's columns are those that it has read there.
+// scale * acc^T as rows of tokens, in place of v: a warp's columns are those that it has read
+// there.
 template <class Chain>
 KDA_DEVICE void leave_outputs(u32 own, const typename Chain::Accumulators& acc, float scale) {
 #pragma unroll

@@ -38,7 +38,8 @@ KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
 
   const Slots<shape> slots(args.out, task.n);
   if (shape.state_pool && slots.padding) {
-    ptx::wait_for_previous();  // the run ends after its prepare stage
+    // The run ends after its prepare stage; of blocks that take several sequences the first waits.
+    if constexpr (!Chain::leaves_short) ptx::wait_for_previous();
     if (shape.zero_padding) {
       auto* o = static_cast<storage<Chain::type>*>(const_cast<void*>(args.out.o.data)) +
                 offset_of<shape.varlen>(args.out.o, task.n, task.sequence.begin, task.head);

@@ -1,5 +1,5 @@
-// Rows of tokens on their way through a chain, by warps of their own: v to each chunk's slot, and o,
-// which the consumers leave where v lay, from there.
+// Rows of tokens on their way through a chain, by warps of their own: v to each chunk's slot, and
+// o, which the consumers leave where v lay, from there.
 #pragma once
 
 #include "base/tensor.cuh"
@@ -15,13 +15,13 @@ template <class Chain>
 class Rows {
   static constexpr int columns = Chain::columns;
   static constexpr int pitch = Chain::value_row;
-  static constexpr int units = columns / 8;         // of 16 bytes, a row
+  static constexpr int units = columns / 8;  // of 16 bytes, a row
   static constexpr int lanes = 32 * Chain::row_warps;
   static constexpr int rows_at_once = lanes / units;
   static constexpr int moves = Chain::chunk / rows_at_once;  // a lane
 
  public:
-  KDA_DEVICE Rows(const abi::Tensor& tensor, const Task& task, int warp)
+  KDA_DEVICE Rows(const abi::Tensor& tensor, const Task& task, int warp, bool vectored)
       : lane_(warp * 32 + static_cast<int>(threadIdx.x) % 32),
         token_(tensor.token * 2),
         first_(static_cast<char*>(const_cast<void*>(tensor.data)) + task.value0 * 2 +
@@ -29,7 +29,7 @@ class Rows {
                offset_of<Chain::shape.varlen>(tensor, task.n, task.sequence.begin, task.head) * 2),
         left_(task.sequence.length() - task.first),
         exist_(smaller(Chain::values - task.value0, columns)),
-        vectored_(is_vectored<Chain::type>(tensor, Chain::values)) {}
+        vectored_(vectored) {}
 
   KDA_DEVICE void next() {
     first_ += Chain::chunk * token_;
@@ -126,8 +126,12 @@ class Rows {
 template <class Chain>
 KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
                           const Task& task, int warp) {
-  Rows<Chain> v(args.in.v, task, warp);
-  Rows<Chain> o(args.out.o, task, warp);
+  // The same way for both, so that each lane loads where it alone has read.
+  const bool vectored =
+      is_vectored<Chain::type>(args.in.v, Chain::values) &&
+      (!Chain::writes_outputs || is_vectored<Chain::type>(args.out.o, Chain::values));
+  Rows<Chain> v(args.in.v, task, warp, vectored);
+  Rows<Chain> o(args.out.o, task, warp, vectored);
   const int end = task.chunks + (Chain::writes_outputs ? Chain::stages : 0);
   typename Chain::Cursor here;
 #pragma unroll 1
@@ -138,7 +142,6 @@ KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk::Re
     if (leaves) {
       o.store(rows);
       o.next();
-      __syncwarp();  // lanes may load where others have read
     }
     if (at < task.chunks) {
       v.load(rows, ring.full(here));

@@ -71,7 +71,8 @@ KDA_DEVICE void load_gate(int thread, u32 buffer, const abi::Inputs& in, const T
                                     tile.rows);
 }
 KDA_DEVICE void load_keys(int thread, u32 buffer, const abi::Inputs& in, const Tile& tile) {
-  load_rows<type, true>(thread, buffer + image.kd, in.k, tile.origin(in.k, tile.qk_head()), tile.rows);
+  load_rows<type, true>(thread, buffer + image.kd, in.k, tile.origin(in.k, tile.qk_head()),
+                        tile.rows);
   load_rows<type, true>(thread, buffer + image.qd, in.q, tile.origin(in.q, tile.qk_head()),
                         tile.rows);
 }

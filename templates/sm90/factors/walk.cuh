@@ -26,7 +26,7 @@ class AbreastWalk {
   KDA_DEVICE AbreastWalk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)
       : in_(in),
         step_(step),
-        chunks_(longest()),
+        chunks_(longest(in)),
         c_(first / in.value_heads / in.sequences),
         n_(first / in.value_heads % in.sequences),
         head_(first % in.value_heads) {
@@ -49,9 +49,9 @@ class AbreastWalk {
 
   // Tells each tile of the way that begins at `first` to one of the group's threads.
   template <class What>
-  static KDA_DEVICE void for_each(const abi::Inputs& in, const abi::chunk::Walk& step, int first,
+  static KDA_DEVICE void for_each(const abi::Inputs& in, const abi::chunk::Walk&, int first,
                                   int groups, int thread, const What& what) {
-    const int chunks = AbreastWalk(in, step, first).chunks_;
+    const int chunks = longest(in);
     for (i64 at = first + static_cast<i64>(thread) * groups;;
          at += static_cast<i64>(Group::threads) * groups) {
       const i64 line = at / in.value_heads;
@@ -88,11 +88,11 @@ class AbreastWalk {
   }
 
   // Chunks of the longest sequence.
-  KDA_DEVICE int longest() const {
+  static KDA_DEVICE int longest(const abi::Inputs& in) {
     i64 most = 0;
-    for (int n = shape.varlen ? static_cast<int>(threadIdx.x) % 32 : 0; n < in_.sequences;
-         n += shape.varlen ? 32 : in_.sequences) {
-      const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n);
+    for (int n = shape.varlen ? static_cast<int>(threadIdx.x) % 32 : 0; n < in.sequences;
+         n += shape.varlen ? 32 : in.sequences) {
+      const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
       const i64 tokens = sequence.length();
       most = most > tokens ? most : tokens;
     }

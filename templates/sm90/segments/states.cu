@@ -99,7 +99,7 @@ KDA_DEVICE bool consume(const Chain::Ring& ring, const Task& task, const Unit& u
   float2 decay[keys / 8];
   constexpr auto slot = Chain::slot;
   Chain::Cursor here;
-  constexpr bool early = Chain::stages > 1;             // a look at the next chunk
+  constexpr bool early = Chain::stages > 1;            // a look at the next chunk
   constexpr bool fetch_early = early && Chain::roomy;  // and its decay and v
   const auto fetch = [&](Chain::Cursor from) {
     chunk_wgmma::load_decay(decay, ring.at(from) + slot.image.decay);
