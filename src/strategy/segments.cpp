@@ -77,15 +77,15 @@ double estimate_of(const Problem& problem, const device::Device& device, const T
   const double processors = std::max(device.multiprocessors, 1);
   const double outputs =
       waves(counts.heads * counts.segments * counts.value_tiles, 2 * processors) *
-      (0.2 + 0.011 * tuning.chunk) * (walked + 1);
+      (0.1 + 0.011 * tuning.chunk) * (walked + 1);
   double microseconds = 12.0 + prepare_microseconds(problem, device, tuning.chunk) +
                         std::max(5.0 + outputs, stream_microseconds(problem, device, tuning.chunk));
   if (counts.segments > 1) {
     const double blocks = std::ceil((counts.value_tiles + counts.key_tiles) / 2.0);
-    microseconds += 6.0 + waves(counts.heads * (counts.segments - 1) * blocks, processors) *
-                              (0.2 + 0.0125 * tuning.chunk) * (walked + 1);
-    microseconds += 5.0 + waves(counts.heads * counts.value_tiles, processors) *
-                              (1.2 + 0.6 * counts.key_tiles) * (counts.segments - 2);
+    microseconds += 1.0 + waves(counts.heads * (counts.segments - 1) * blocks, processors) *
+                              (0.1 + 0.0125 * tuning.chunk) * (walked + 1);
+    microseconds += 3.0 + waves(counts.heads * counts.value_tiles, processors) *
+                              (1.0 + 0.5 * counts.key_tiles) * (counts.segments - 2);
   }
   return microseconds;
 }

@@ -1,4 +1,4 @@
-// chunk_wgmma's default for sequences of few chunks; other defaults are with what they are for.
+// chunk_wgmma's defaults, and what its kernels and the planner agree on of memory.
 #include "strategy/chunk_wgmma.hpp"
 
 #include <string>

@@ -210,6 +210,11 @@ TEST_CASE("few heads and long sequences are cut, others are not", "[strategy]") 
   CHECK(chosen("T=131072 H=4") == "segments");
   CHECK(chosen("T=65536 H=8") == "segments");
   CHECK(chosen("T=8192 H=4") == "segments");
+  CHECK(chosen("T=8192 H=8") == "segments");
+  // The bug: the model knew of faster chains for chunk_wgmma alone, which took 75 us here for 67.
+  CHECK(chosen("T=4096 H=8") == "segments");
+  CHECK(chosen("T=8192 H=16") == "chunk_wgmma");
+  CHECK(chosen("T=2048 H=12") == "chunk_wgmma");
   CHECK(chosen("T=8192 H=64") != "segments");
   CHECK(chosen("T=8192 H=96") != "segments");
   CHECK(chosen("T=65536 N=256 H=32") != "segments");
