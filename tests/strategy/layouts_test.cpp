@@ -26,6 +26,21 @@ std::vector<Trial> strides() {
   return out;
 }
 
+// The bug: o leaves a chain from where v lay.  Where one of them could move 16 bytes at a time and
+// the other not, a lane brought the next v to where another had not read o yet.
+std::vector<Trial> one_aligned() {
+  std::vector<Trial> out;
+  for (const char* type : kTypes)
+    for (const char* size : {"K=128 V=128 ", "K=64 V=64 ", "K=128 V=256 "})
+      for (const int misaligned : {0, 1}) {
+        Trial one = trial(all_types(type) + size + "H=2 HV=4", {500, 500});
+        one.misaligned = misaligned;
+        one.misaligned_o = misaligned == 0 ? 1 : 7;  // then o alone lies on 16 bytes, if of 2 each
+        out.push_back(one);
+      }
+  return out;
+}
+
 // Inputs past the last sequence are NaN; outputs there stay as they were.
 std::vector<Trial> tails() {
   std::vector<Trial> out;
@@ -67,5 +82,6 @@ std::vector<Trial> bad_cu_seqlens() {
 }  // namespace
 
 KDA_SWEEP("strides and alignment", strides)
+KDA_SWEEP("o or v alone on 16 bytes", one_aligned)
 KDA_SWEEP("tokens past the last sequence", tails)
 KDA_SWEEP("bad cu_seqlens", bad_cu_seqlens)

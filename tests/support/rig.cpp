@@ -99,7 +99,7 @@ Rig::Rig(const Gpu& gpu, const Trial& trial, const reference::Tensors& tensors)
 
   const std::size_t element = bytes_of(p.qkv_type), state_element = bytes_of(p.state_type);
   o_ = DeviceMemory(gpu, static_cast<std::size_t>(o_place_.extent) * element,
-                    trial_.misaligned * element);
+                    (trial_.misaligned + trial_.misaligned_o) * element);
   forward_.o = o_.data();
   const std::size_t state_bytes = static_cast<std::size_t>(forward_.sequences) * p.value_heads *
                                   p.key_dim * static_cast<std::size_t>(p.value_dim) * state_element;

@@ -47,6 +47,7 @@ std::string to_text(const Trial& trial) {
   if (trial.tail > 0) text += " tail=" + std::to_string(trial.tail);
   text += " | " + reference::to_text(trial.inputs) + " | " + name_of(trial.layout);
   if (trial.misaligned > 0) text += " misaligned=" + std::to_string(trial.misaligned);
+  if (trial.misaligned_o > 0) text += " o=" + std::to_string(trial.misaligned_o) + " more";
   if (trial.in_place_state) text += " in-place state";
   if (!trial.cu_seqlens.empty()) {
     text += " bad cu_seqlens=";

@@ -29,6 +29,7 @@ struct Trial {
   reference::InputSpec inputs;
   Layout layout = Layout::contiguous;
   int misaligned = 0;                    // elements past 256 bytes that every base lies
+  int misaligned_o = 0;                  // so many more that of o does
   bool in_place_state = false;           // final_state is initial_state's memory
   std::vector<std::int64_t> cu_seqlens;  // what the device gets instead; then nothing is compared
 

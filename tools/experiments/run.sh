@@ -11,11 +11,11 @@ build() {  # build <program> <source> <options...>
   local program=$1 source=$2
   shift 2
   nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I "$here/../../templates" -I "$here" \
-    "$@" -o "$built/$program" "$here/$source" 2>&1 | grep -v C7517 >&2 || true
+    "$@" -o "$built/$program" "$here/$source" -lcuda 2>&1 | grep -v C7517 >&2 || true
   [[ -x $built/$program ]]
 }
 
-programs=(wgmma cluster pipes rewrite vote_16 vote_32 groups_1 groups_4 chain_16 chain_32 chain_64)
+programs=(wgmma cluster feed pipes rewrite vote_16 vote_32 groups_1 groups_4 chain_16 chain_32 chain_64)
 pids=()
 for program in "${programs[@]}"; do
   chunk=${program#*_}
