@@ -183,10 +183,11 @@ Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups) {
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
 // stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
-// faster; two warpgroups there leave more multiprocessors to prepare (H = 32: 224 us for 245).  How
-// few of a mixed pack's sequences are long is not known: one warpgroup a block.  One with
-// checkpoints, too, and a ring of four, so that two of those find room (H = 16 with one every 64
-// tokens 217 us; a ring of five 236, of six with one 293; H = 64 583, two warpgroups 621).
+// faster; two warpgroups there leave more multiprocessors to prepare (H = 32: 225 us for 245).  How
+// few of a pack's sequences are long is not known: beside a stage of short ones one warpgroup a
+// block.  One with checkpoints, too, and a ring of four, so that two of those find room (H = 16
+// with one every 64 tokens 217 us; a ring of five 236, of six with one 293; H = 64 583, two
+// warpgroups 621).
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;

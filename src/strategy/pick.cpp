@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/text.hpp"
@@ -51,8 +54,18 @@ int distance(const Values& from, const Values& to, const std::vector<base::Setti
   return different;
 }
 
+// How far values are apart where tunables differ.
+std::int64_t gap(const Values& from, const Values& to) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    sum += std::abs(std::int64_t{from[i].second} - to[i].second);
+  }
+  return sum;
+}
+
 // The candidate's own tuning; where that cannot serve, the nearest that can and keeps what the
-// caller named: fewest tunables changed, then cheapest.
+// caller named: fewest tunables changed, then cheapest, then the closest values (the model does not
+// know every tunable: a ring one too deep would become the shortest).
 Result<Composed> compose_nearest(const Problem& problem, const device::Device& device,
                                  const Candidate& candidate, const std::string& named) {
   const Strategy& strategy = *candidate.strategy;
@@ -64,16 +77,20 @@ Result<Composed> compose_nearest(const Problem& problem, const device::Device& d
   struct Other {
     int distance;
     double microseconds;
+    std::int64_t gap;
     Values tuning;
   };
   std::vector<Other> others;
   for (Values& tuning : tunable::enumerate(strategy.space())) {
     const int away = distance(candidate.tuning, tuning, *fixed);
     if (away <= 0) continue;
-    others.push_back({away, strategy.estimate(problem, device, tuning), std::move(tuning)});
+    const double microseconds = strategy.estimate(problem, device, tuning);
+    const std::int64_t apart = gap(candidate.tuning, tuning);
+    others.push_back({away, microseconds, apart, std::move(tuning)});
   }
   std::stable_sort(others.begin(), others.end(), [](const Other& a, const Other& b) {
-    return std::pair(a.distance, a.microseconds) < std::pair(b.distance, b.microseconds);
+    return std::tie(a.distance, a.microseconds, a.gap) <
+           std::tie(b.distance, b.microseconds, b.gap);
   });
   for (Other& other : others) {
     Result<compose::Recipe> recipe = strategy.compose(problem, device, other.tuning);

@@ -102,7 +102,8 @@ constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) 
 
 // The folded factors of one chunk and value head, kernels.md part 0.1: byte offsets of tiles
 // (tile/shared.cuh; columns past K or C are zero, as are tail rows), each where a swizzle pattern
-// starts.  What only outputs need comes first, so that a chain brings what it reads by one copy.
+// starts; nothing is written to what lies between.  What only outputs need comes first, so that a
+// chain brings what it reads by one copy.
 struct Image {
   int qd;       // [C, K]  q * exp(P), not scaled
   int aq;       // [C, C]  Aqk M diag(beta), not scaled

@@ -91,8 +91,9 @@ constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool 
 }
 
 // Blocks of a chain that a multiprocessor holds at once.  Two have room where their rings are short
-// (each takes 1 KB more than it asks for), and 168 registers a thread, which f16's scales,
-// checkpoints and columns that only some lanes have would pass.
+// (each takes 1 KB more than it asks for).  They have 168 registers a thread, or 128 with a warp
+// for checkpoints: f16's scales, columns that only some lanes have and K = 128 with checkpoints
+// want more.
 constexpr int resident_blocks(const Shape& shape, const Tuning& tuning, bool outputs = true) {
   const int two = 2 * (chain_shared_bytes(shape, tuning, outputs) + 1024);
   const bool small = tuning.warpgroups == 1 && tuning.chunk < 64 && shape.qkv_type == DType::bf16 &&

@@ -67,7 +67,7 @@ std::vector<Trial> bad_cu_seqlens() {
   std::vector<Trial> out;
   for (const char* type : {"bf16", "f32"})
     for (const char* index : {"cu_seqlens=i32 ", "cu_seqlens=i64 "})
-      for (std::vector<std::int64_t> values : contents) {
+      for (const std::vector<std::int64_t>& values : contents) {
         Trial one = trial(all_types(type) + index, {40, 40, 20});
         one.cu_seqlens = values;
         out.push_back(one);

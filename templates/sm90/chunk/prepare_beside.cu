@@ -1,7 +1,7 @@
 // Strategy chunk_wgmma, stage 1 where the recurrence runs beside it: as prepare_group.cu, but some
 // multiprocessors' groups walk over all tiles (chunk, value head) in the order in which the chains
 // want them, and raise a flag for each.  While a group works on a tile its next one comes into the
-// L2; shared memory for it is free as soon as the images have been read from there.
+// L2; shared memory for it is free as soon as the image has been read from there.
 #include "abi/factors.h"
 #include "ptx/bulk.cuh"
 #include "ptx/dependent.cuh"

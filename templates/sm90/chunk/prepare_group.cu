@@ -1,5 +1,5 @@
 // Strategy chunk, stage 1 on sm_90: as sm80/chunk/prepare.cu, one group of 4 warps a (chunk, value
-// head).  Images are made in shared memory (sm90/factors) and leave by bulk copies.
+// head).  Its image is made in shared memory (sm90/factors) and leaves by a bulk copy.
 #include "abi/factors.h"
 #include "ptx/bulk.cuh"
 #include "sm90/factors/factors.cuh"

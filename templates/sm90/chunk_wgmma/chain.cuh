@@ -1,5 +1,6 @@
 // What the kernels that walk a chain of chunks agree on: each warpgroup holds 64 V columns of S^T
-// as wgmma accumulators, two more warps feed a ring of chunks, and one may copy checkpoints.
+// as wgmma accumulators; a warp feeds factors to a ring of chunks, one or two bring v and take o
+// away, and one may copy checkpoints.
 #pragma once
 
 #include "abi/chunk_wgmma.h"

@@ -1,5 +1,5 @@
-// What feeds a chain, a warp each: the factors of each chunk by a bulk copy, and rows.cuh. Together
-// in one warp they took as long as a chunk's products.
+// What feeds a chain: a warp brings each chunk's factors by a bulk copy, others v (rows.cuh).
+// Together in one warp they took as long as a chunk's products.
 #pragma once
 
 #include "ptx/bulk.cuh"

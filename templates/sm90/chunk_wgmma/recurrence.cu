@@ -1,5 +1,6 @@
 // Strategy chunk_wgmma, stage 2: as strategy chunk's recurrence, a block a sequence, value head and
-// shard of V columns, on warpgroup products (consumer.cuh) fed by two more warps (producer.cuh).
+// shard of V columns, on warpgroup products (consumer.cuh), with more warps for what comes and goes
+// (producer.cuh).
 // Where a stage of their own serves short sequences (short_tokens) there are no more blocks than
 // multiprocessors: each looks for long ones, takes another part when done, and lets that stage
 // start beside it.
