@@ -207,8 +207,8 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     } else if (problem.value_dim > 64 && !copies) {
       tuning.warpgroups = 2;
     }
-  } else if (!copies) {
-    tuning.load_stages = 5;  // H = 48 324 us for 337 of a ring of four
+  } else if (fits && !copies) {
+    tuning.load_stages = 5;  // H = 48 in bf16 324 us for 337 of a ring of four
   }
   const Tuning wide = at_once_of(shape, base, 2);
   if (fits && problem.value_dim > 64 && !copies && fits_beside(problem, device, wide) &&

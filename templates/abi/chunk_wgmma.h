@@ -43,7 +43,7 @@ constexpr int value_row_bytes(const Tuning& tuning) { return tuning.warpgroups *
 // Where a chunk's parts lie in shared memory, in bytes: its image from byte `from` on, rows of v.
 struct Slot {
   int from;
-  chunk::Image image;  // where it would begin
+  chunk::Image image;  // its parts, counted from the slot's start; bytes: of the image in memory
   int v, bytes;
 };
 

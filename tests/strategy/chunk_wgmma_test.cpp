@@ -50,6 +50,8 @@ TEST_CASE("both stages at once by as many blocks as leave enough to prepare", "[
   CHECK_THAT(default_tuning("T=8192 H=32 V=64"), contains("warpgroups=1"));
   CHECK_THAT(default_tuning("T=8192 H=64"),
              contains("warpgroups=1 load_stages=5 stages_at_once=1"));
+  // What has not been measured in f16 keeps what was.
+  CHECK_THAT(default_tuning("T=8192 H=64 qkv=f16"), contains("load_stages=4 stages_at_once=1"));
   // Five blocks of the short stage find room beside a ring of six, one beside seven.
   CHECK_THAT(default_tuning("T=16384 H=16 N=100 varlen=1 mixed=1 h0=1 ht=1"),
              contains("load_stages=6 stages_at_once=2 short_tokens=8"));

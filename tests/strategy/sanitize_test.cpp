@@ -28,6 +28,10 @@ std::vector<Trial> placed() {
     out.push_back(one);
     one.cu_seqlens = {0, 30, 10, 5000};
     out.push_back(one);
+    // More chunks than a ring has slots, o moved otherwise than v could be.
+    one = trial(all_types(type) + "H=1 HV=1 K=64 V=64", {260});
+    one.misaligned_o = 1;
+    out.push_back(one);
   }
   return out;
 }

@@ -9,6 +9,7 @@
 
 #include "base/types.cuh"
 #include "bench.cuh"
+#include "cluster_barrier.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 
@@ -16,30 +17,12 @@ namespace kda {
 
 namespace cg = cooperative_groups;
 
-// The address of another block's shared memory, in the cluster's window.
-KDA_DEVICE u32 mapa(u32 address, u32 block) {
-  u32 r;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(block));
-  return r;
-}
-
 KDA_DEVICE void push(u32 to, u32 from, u32 bytes, u32 barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
       "[%3];" ::"r"(to),
       "r"(from), "r"(bytes), "r"(barrier)
       : "memory");
-}
-
-template <bool release>
-KDA_DEVICE void remote_arrive(u32 barrier) {
-  if constexpr (release) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
-                 : "memory");
-  } else {
-    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
-                 : "memory");
-  }
 }
 
 KDA_DEVICE void store_async(u32 to, u32 value, u32 barrier) {
@@ -53,17 +36,6 @@ KDA_DEVICE void store_async(u32 to, u32 value, u32 barrier) {
 KDA_DEVICE void arrive_expecting(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
-}
-
-KDA_DEVICE void wait_cluster(u32 barrier, u32 parity) {
-  asm volatile(
-      "{.reg .pred p;\n"
-      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
-      "@p bra done;\n"
-      "bra again;\n"
-      "done:}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
 }
 
 constexpr int max_bytes = 26 * 1024;

@@ -12,6 +12,7 @@
 
 #include "base/types.cuh"
 #include "bench.cuh"
+#include "cluster_barrier.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
@@ -44,26 +45,6 @@ KDA_DEVICE void tensor_load(u32 to, const CUtensorMap* map, int row, u32 barrier
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
       "[%1, {%3, %4}], [%2];" ::"r"(to),
       "l"(map), "r"(barrier), "r"(0), "r"(row)
-      : "memory");
-}
-
-// Arrives at the same barrier of block `block` of the cluster.
-KDA_DEVICE void arrive_at(u32 barrier, u32 block) {
-  asm volatile(
-      "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(barrier),
-      "r"(block)
-      : "memory");
-}
-
-KDA_DEVICE void wait_cluster(u32 barrier, u32 parity) {
-  asm volatile(
-      "{.reg .pred p;\n"
-      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
-      "@p bra done;\n"
-      "bra again;\n"
-      "done:}" ::"r"(barrier),
-      "r"(parity)
       : "memory");
 }
 
@@ -171,8 +152,8 @@ __global__ void __launch_bounds__(threads)
     if (takes) {
       wait<way>(full, parity);
       if constexpr (way == Way::multicast) {
-        arrive_at(full + 8, 0);
-        arrive_at(full + 8, 1);
+        remote_arrive<true>(mapa(full + 8, 0));
+        remote_arrive<true>(mapa(full + 8, 1));
       } else {
         ptx::mbarrier_arrive(full + 8);
       }
