@@ -26,17 +26,15 @@ Status enqueue(const Module& module, const Geometry& geometry, const void* args,
   const Result<const Driver*> found = driver();
   if (!found) return found.status();
 
-  CUlaunchAttribute attributes[2] = {};
+  CUlaunchAttribute attributes[2];  // `count` of them
   unsigned count = 0;
   if (geometry.cluster > 1) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attributes[count].value.clusterDim = {geometry.cluster, 1, 1};
-    ++count;
+    attributes[count++] = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                           .value = {.clusterDim = {geometry.cluster, 1, 1}}};
   }
   if (geometry.overlaps_previous) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attributes[count].value.programmaticStreamSerializationAllowed = 1;
-    ++count;
+    attributes[count++] = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                           .value = {.programmaticStreamSerializationAllowed = 1}};
   }
   CUlaunchConfig config = {};
   config.gridDimX = geometry.grid[0];

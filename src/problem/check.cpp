@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -24,14 +25,14 @@ int bytes_of(DType type) { return abi::bytes_of(static_cast<abi::DType>(type)); 
 struct Pointer {
   const char* name;
   const void* data;
-  int alignment;  // bytes: that of its element
+  int alignment;  // bytes: that of its element, a power of two
   bool needed;    // something is read or written through it
 };
 
 Status check_pointer(const Pointer& pointer) {
   if (pointer.needed && pointer.data == nullptr) return refuse("{} is null", pointer.name);
   const auto address = reinterpret_cast<std::uintptr_t>(pointer.data);
-  if (address % static_cast<unsigned>(pointer.alignment) != 0) {
+  if ((address & static_cast<unsigned>(pointer.alignment - 1)) != 0) {
     return refuse("{} = {:#x} is not aligned to its element of {} bytes", pointer.name, address,
                   pointer.alignment);
   }
@@ -81,11 +82,12 @@ Status check_strides(const Strided& tensor) {
           "contiguous)",
           tensor.name, axis.name, axis.stride, axis.size);
     }
-    if (axis.stride > room / (axis.size - 1)) {
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(axis.stride, axis.size - 1, &reach) || reach > room) {
       return refuse("{}_strides.{} = {} reaches past 63 bits of address", tensor.name, axis.name,
                     axis.stride);
     }
-    room -= axis.stride * (axis.size - 1);
+    room -= reach;
   }
   return tensor.written ? check_disjoint(tensor) : Status{};
 }
@@ -135,7 +137,9 @@ Status check_pointers(const Problem& p, const Forward& f) {
   const bool some = f.tokens > 0;
   const int qkv = bytes_of(p.qkv_type);
   const int state = bytes_of(p.state_type);
-  const Pointer pointers[] = {
+  // Not an array, here and below: one of constants and variables g++ clears first, by a string
+  // instruction that takes as long as the checks.
+  const std::initializer_list<Pointer> pointers = {
       {"cu_seqlens", f.cu_seqlens, p.cu_seqlens_type == Index::i32 ? 4 : 8, p.varlen},
       {"q", f.q, qkv, some},
       {"w", f.w, qkv, false},
@@ -158,33 +162,35 @@ Status check_pointers(const Problem& p, const Forward& f) {
 
 Status check_all_strides(const Problem& p, const Forward& f) {
   if (f.tokens == 0) return {};
-  const auto strided = [&](const char* name, const Strides& strides, int heads, int channels,
-                           DType type, bool written = false) {
-    // A packed run has one row of T tokens, whatever its sequence stride says.
-    const std::int64_t rows = p.varlen ? 1 : f.sequences;
-    return Strided{name,
-                   {{"sequence", rows, strides.sequence},
-                    {"token", f.tokens / rows, strides.token},
-                    {"head", heads, strides.head}},
-                   channels,
-                   bytes_of(type),
-                   written};
-  };
-  const auto contiguous = [](const Strides& s) {
-    return s.sequence == 0 && s.token == 0 && s.head == 0;
+  struct Tensor {
+    const char* name;
+    const Strides& strides;
+    int heads, channels;
+    DType type;
+    bool written = false;
   };
   const int h = p.heads, hv = p.value_heads;
-  const std::pair<const Strides&, Strided> tensors[] = {
-      {f.q_strides, strided("q", f.q_strides, h, p.key_dim, p.qkv_type)},
-      {f.k_strides, strided("k", f.k_strides, h, p.key_dim, p.qkv_type)},
-      {f.v_strides, strided("v", f.v_strides, hv, p.value_dim, p.qkv_type)},
-      {f.g_strides, strided("g", f.g_strides, hv, p.key_dim, p.gate_type)},
-      {f.beta_strides, strided("beta", f.beta_strides, hv, 1, p.beta_type)},
-      {f.o_strides, strided("o", f.o_strides, hv, p.value_dim, p.qkv_type, true)},
+  const std::initializer_list<Tensor> tensors = {
+      {"q", f.q_strides, h, p.key_dim, p.qkv_type},
+      {"k", f.k_strides, h, p.key_dim, p.qkv_type},
+      {"v", f.v_strides, hv, p.value_dim, p.qkv_type},
+      {"g", f.g_strides, hv, p.key_dim, p.gate_type},
+      {"beta", f.beta_strides, hv, 1, p.beta_type},
+      {"o", f.o_strides, hv, p.value_dim, p.qkv_type, true},
   };
-  for (const auto& [strides, tensor] : tensors) {
-    if (contiguous(strides)) continue;
-    if (Status status = check_strides(tensor); !status) return status;
+  // A packed run has one row of T tokens, whatever its sequence stride says.
+  const std::int64_t rows = p.varlen ? 1 : f.sequences;
+  const std::int64_t length = f.tokens / rows;
+  for (const auto& [name, strides, heads, channels, type, written] : tensors) {
+    if (strides.sequence == 0 && strides.token == 0 && strides.head == 0) continue;  // contiguous
+    const Strided strided{name,
+                          {{"sequence", rows, strides.sequence},
+                           {"token", length, strides.token},
+                           {"head", heads, strides.head}},
+                          channels,
+                          bytes_of(type),
+                          written};
+    if (Status status = check_strides(strided); !status) return status;
   }
   return {};
 }
@@ -218,10 +224,12 @@ Status check_aliases(const Problem& p, const Forward& f) {
 }  // namespace
 
 Status check(const Problem& problem, const Forward& forward) {
-  for (const auto part : {check_sizes, check_unwanted, check_pointers, check_all_strides,
-                          check_pool, check_aliases}) {
-    if (Status status = part(problem, forward); !status) return status;
-  }
+  if (Status status = check_sizes(problem, forward); !status) return status;
+  if (Status status = check_unwanted(problem, forward); !status) return status;
+  if (Status status = check_pointers(problem, forward); !status) return status;
+  if (Status status = check_all_strides(problem, forward); !status) return status;
+  if (Status status = check_pool(problem, forward); !status) return status;
+  if (Status status = check_aliases(problem, forward); !status) return status;
   return {};
 }
 

@@ -29,23 +29,21 @@ abi::IndexTable table_of(const IndexTable& table) {
 }
 
 abi::StatePool pool_of(const Problem& problem, const StatePool& given) {
-  abi::StatePool pool;
-  pool.slots = given.slots;
-  pool.stride = given.stride == 0 ? slot_elements(problem) : given.stride;
-  pool.indices = table_of(given.indices);
-  pool.initial_indices = given.initial_indices;
-  pool.num_accepted_tokens = given.num_accepted_tokens;
-  if (problem.checkpoint_tokens > 0) pool.checkpoints = table_of(given.checkpoints);
-  pool.checkpoint_tokens = problem.checkpoint_tokens;
-  return pool;
+  return {.slots = given.slots,
+          .stride = given.stride == 0 ? slot_elements(problem) : given.stride,
+          .indices = table_of(given.indices),
+          .initial_indices = given.initial_indices,
+          .num_accepted_tokens = given.num_accepted_tokens,
+          .checkpoints = table_of(given.checkpoints),
+          .checkpoint_tokens = problem.checkpoint_tokens};
 }
 
-void fill(const Problem& problem, const Forward& forward, int heads, int channels,
-          Strides& strides) {
+// length: tokens a sequence of a dense run.
+void fill(const Problem& problem, std::int64_t length, int heads, int channels, Strides& strides) {
   if (strides.sequence == 0 && strides.token == 0 && strides.head == 0) {
     strides.head = channels;
     strides.token = std::int64_t{heads} * channels;
-    strides.sequence = forward.tokens / forward.sequences * strides.token;
+    strides.sequence = length * strides.token;
   }
   if (problem.varlen) strides.sequence = 0;
 }
@@ -103,23 +101,23 @@ abi::Inputs inputs_of(const Problem& problem, const Forward& forward) {
 }
 
 abi::Outputs outputs_of(const Problem& problem, const Forward& forward) {
-  abi::Outputs out;
-  out.o = tensor_of(forward.o, forward.o_strides);
-  out.initial_state = forward.initial_state;
-  out.final_state = forward.final_state;
-  if (problem.state_pool) out.pool = pool_of(problem, forward.pool);
-  return out;
+  static constexpr StatePool kNoPool;
+  return {.o = tensor_of(forward.o, forward.o_strides),
+          .initial_state = forward.initial_state,
+          .final_state = forward.final_state,
+          .pool = pool_of(problem, problem.state_pool ? forward.pool : kNoPool)};
 }
 
 void fill_strides(const Problem& problem, Forward& forward) {
   const int h = problem.heads, hv = problem.value_heads;
   const int k = problem.key_dim, v = problem.value_dim;
-  fill(problem, forward, h, k, forward.q_strides);
-  fill(problem, forward, h, k, forward.k_strides);
-  fill(problem, forward, hv, v, forward.v_strides);
-  fill(problem, forward, hv, k, forward.g_strides);
-  fill(problem, forward, hv, 1, forward.beta_strides);
-  fill(problem, forward, hv, v, forward.o_strides);
+  const std::int64_t length = forward.tokens / forward.sequences;
+  fill(problem, length, h, k, forward.q_strides);
+  fill(problem, length, h, k, forward.k_strides);
+  fill(problem, length, hv, v, forward.v_strides);
+  fill(problem, length, hv, k, forward.g_strides);
+  fill(problem, length, hv, 1, forward.beta_strides);
+  fill(problem, length, hv, v, forward.o_strides);
 }
 
 }  // namespace kda::problem

@@ -121,12 +121,10 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.shared_bytes =
       static_cast<std::size_t>(abi::chunk::recurrence_shared_bytes(shape, tuning));
   recurrence.bind = [problem, slices, shards = tuning.shards](const Run& run, Launch& launch) {
-    abi::chunk::RecurrenceArgs args;
-    args.in = problem::inputs_of(problem, run.forward);
-    args.out = problem::outputs_of(problem, run.forward);
-    args.factors = slices.at(run);
     launch.grid[0] = static_cast<unsigned>(run.forward.sequences * problem.value_heads * shards);
-    launch.set(args);
+    launch.set(abi::chunk::RecurrenceArgs{.in = problem::inputs_of(problem, run.forward),
+                                          .out = problem::outputs_of(problem, run.forward),
+                                          .factors = slices.at(run)});
   };
   recipe.stages.push_back(std::move(recurrence));
   return recipe;

@@ -101,16 +101,14 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
                  tuning.short_tokens);
   stage.threads = static_cast<unsigned>(tuning.prepare_threads);
   stage.shared_bytes = static_cast<std::size_t>(abi::chunk::prepare_shared_bytes(shape, tuning));
-  stage.bind = [problem, slices, chunk = tuning.chunk](const Run& run, Launch& launch) {
-    abi::chunk::PrepareArgs args;
-    args.in = problem::inputs_of(problem, run.forward);
-    args.factors = slices.at(run);
-    args.w = run.forward.w;
-    args.u = run.forward.u;
-    const std::int64_t slots = slots_of(run.forward.tokens, run.forward.sequences, chunk);
-    launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(slots);
+  stage.bind = [problem, slices](const Run& run, Launch& launch) {
+    const abi::chunk::Factors factors = slices.at(run);
+    launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(factors.slots);
     launch.grid[1] = static_cast<unsigned>(problem.value_heads);
-    launch.set(args);
+    launch.set(abi::chunk::PrepareArgs{.in = problem::inputs_of(problem, run.forward),
+                                       .factors = factors,
+                                       .w = run.forward.w,
+                                       .u = run.forward.u});
   };
   return stage;
 }
@@ -149,19 +147,18 @@ compose::Stage prepare_beside_stage(const Problem& problem, const device::Device
       static_cast<std::size_t>(abi::factors::group_bytes(shape)) * static_cast<std::size_t>(groups);
   stage.bind = [problem, slices, groups, chains, apart = short_tokens > 1,
                 all = device.multiprocessors](const Run& run, Launch& launch) {
-    abi::chunk::PrepareArgs args;
-    args.in = problem::inputs_of(problem, run.forward);
-    args.factors = slices.at(run);
+    const abi::chunk::Factors factors = slices.at(run);
     const int sequences = std::max(run.forward.sequences, 1);
-    const std::int64_t tiles = args.factors.slots * problem.value_heads;
+    const std::int64_t tiles = factors.slots * problem.value_heads;
     const int blocks =
         static_cast<int>(std::max<std::int64_t>(std::min(all - chains.of(sequences), tiles), 1));
     const int step = blocks * groups;
     const int rows = step / problem.value_heads;
-    args.walk = {step % problem.value_heads, apart ? 0 : rows % sequences,
-                 apart ? rows : rows / sequences};
+    const abi::chunk::Walk walk = {step % problem.value_heads, apart ? 0 : rows % sequences,
+                                   apart ? rows : rows / sequences};
     launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(blocks);
-    launch.set(args);
+    launch.set(abi::chunk::PrepareArgs{
+        .in = problem::inputs_of(problem, run.forward), .factors = factors, .walk = walk});
   };
   return stage;
 }

@@ -289,12 +289,10 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.overlaps_previous = true;
   recurrence.bind = [problem, slices, chains = chain_blocks(problem, device, tuning)](
                         const Run& run, Launch& launch) {
-    abi::chunk::RecurrenceArgs args;
-    args.in = problem::inputs_of(problem, run.forward);
-    args.out = problem::outputs_of(problem, run.forward);
-    args.factors = slices.at(run);
     launch.grid[0] = static_cast<unsigned>(chains.of(run.forward.sequences));
-    launch.set(args);
+    launch.set(abi::chunk::RecurrenceArgs{.in = problem::inputs_of(problem, run.forward),
+                                          .out = problem::outputs_of(problem, run.forward),
+                                          .factors = slices.at(run)});
   };
   recipe.stages.push_back(std::move(recurrence));
   if (apart) {
