@@ -126,6 +126,7 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
   const abi::Shape shape = problem::shape_of(problem);
   stage.file = "chunk/prepare_group.cu";
   stage.entry = "kda_chunk_prepare_group";
+  stage.overlaps_previous = true;
   stage.prelude = prelude_of(shape, {{"groups", 1}}, tuning.short_tokens);
   stage.threads = abi::factors::threads;
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape));
@@ -141,6 +142,7 @@ compose::Stage prepare_beside_stage(const Problem& problem, const device::Device
   stage.name = "prepare";
   stage.file = "chunk/prepare_beside.cu";
   stage.entry = "kda_chunk_prepare_beside";
+  stage.overlaps_previous = true;
   stage.prelude = prelude_of(shape, {{"groups", groups}}, short_tokens);
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
   stage.shared_bytes =

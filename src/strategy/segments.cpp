@@ -42,12 +42,12 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::segments::tunables); }
 
-// What the cost model, the grids and the checks count.
+// What the cost model counts.
 struct Counts {
   double heads;     // sequences times value heads
   double chunks;    // a sequence of mean length
   double segments;  // likewise
-  int value_tiles;  // of 64 V columns
+  double blocks;    // of the walk that have chunks
   int key_tiles;    // of 64 columns of T
 
   Counts(const Problem& problem, const Tuning& tuning)
@@ -55,13 +55,36 @@ struct Counts {
         chunks(std::max(1.0, std::ceil(static_cast<double>(problem.max_tokens) /
                                        problem.max_sequences / tuning.chunk))),
         segments(std::ceil(chunks / tuning.segment)),
-        value_tiles(abi::segments::value_tiles(problem::shape_of(problem))),
-        key_tiles(abi::chunk::factor_keys(problem::shape_of(problem)) / 64) {}
+        key_tiles(abi::segments::key_tiles(problem::shape_of(problem))) {
+    const abi::Shape shape = problem::shape_of(problem);
+    const int units = abi::segments::units(shape, tuning.warpgroups);
+    // A first segment has no T.
+    const int values = std::min(units, abi::segments::value_tiles(shape));
+    blocks = heads * ((segments - 1) * units + values);
+  }
 };
 
-// The factors, then three chains: the chunks of a segment without outputs, the segments of a
-// sequence, and the chunks of a segment with outputs or their traffic.  Measured on an H200 with
-// gates that keep every transition alive.
+// All chunks of the segments, in waves of blocks.  Each takes longer than in a chain among few: the
+// L2 and memory feed all that walk (0.62 and 1.1 us for 32 tokens on an H200; 0.45 and 0.73 among
+// few).
+double walk_microseconds(const device::Device& device, const Counts& counts, const Tuning& tuning) {
+  const double step = (0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.37 : 2.43);
+  const double waves = std::ceil(counts.blocks / std::max(device.multiprocessors, 1));
+  return 4.0 + waves * step * (std::min<double>(tuning.segment, counts.chunks) + 1);
+}
+
+// The states between segments, one after another, then what they add to all but the first.
+double correct_microseconds(const Problem& problem, const device::Device& device,
+                            const Counts& counts, const Tuning& tuning) {
+  if (counts.segments <= 1) return 0;
+  const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
+  const double moved = counts.heads * (counts.chunks - tuning.segment) * tuning.chunk * bytes *
+                       (problem.key_dim + 2.0 * problem.value_dim);
+  return 8.0 + 0.6 * counts.key_tiles * (counts.segments - 2) +
+         moved / (0.8 * device.memory_bandwidth) * 1e6;
+}
+
+// With gates that keep every transition alive (measured on an H200).
 double estimate_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   if (is_mixed(problem)) {
     const double blocks = static_cast<double>(problem.max_sequences) * problem.value_heads *
@@ -70,24 +93,30 @@ double estimate_of(const Problem& problem, const device::Device& device, const T
            blocks / std::max(device.multiprocessors, 1) * kShortMicroseconds;
   }
   const Counts counts(problem, tuning);
-  const double walked = std::min<double>(tuning.segment, counts.chunks);
-  const auto waves = [](double blocks, double at_once) {
-    return std::max(1.0, std::ceil(blocks / at_once));
-  };
-  const double processors = std::max(device.multiprocessors, 1);
-  const double outputs =
-      waves(counts.heads * counts.segments * counts.value_tiles, 2 * processors) *
-      (0.1 + 0.011 * tuning.chunk) * (walked + 1);
-  double microseconds = 12.0 + prepare_microseconds(problem, device, tuning.chunk) +
-                        std::max(5.0 + outputs, stream_microseconds(problem, device, tuning.chunk));
-  if (counts.segments > 1) {
-    const double blocks = std::ceil((counts.value_tiles + counts.key_tiles) / 2.0);
-    microseconds += 1.0 + waves(counts.heads * (counts.segments - 1) * blocks, processors) *
-                              (0.1 + 0.0125 * tuning.chunk) * (walked + 1);
-    microseconds += 3.0 + waves(counts.heads * counts.value_tiles, processors) *
-                              (1.0 + 0.5 * counts.key_tiles) * (counts.segments - 2);
+  // What is not cut chunk_wgmma does with less.
+  const double start = counts.segments > 1 ? 6.0 : 14.0;
+  return start + prepare_microseconds(problem, device, tuning.chunk) +
+         std::max(walk_microseconds(device, counts, tuning),
+                  stream_microseconds(problem, device, tuning.chunk)) +
+         correct_microseconds(problem, device, counts, tuning);
+}
+
+// Two warpgroups a block of the walk have 168 registers a thread, too few for f16's scales and for
+// odd columns.
+bool serves_two(const Problem& problem) {
+  return problem.value_dim > 64 && problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
+}
+
+// As deep a ring as finds room.
+Tuning with_ring(const Problem& problem, Tuning tuning) {
+  const abi::Shape shape = problem::shape_of(problem);
+  tuning.load_stages = 6;
+  while (tuning.load_stages > 1 &&
+         abi::segments::walk_shared_bytes(shape, abi::segments::chain_of(tuning)) >
+             abi::chunk_wgmma::shared_limit) {
+    --tuning.load_stages;
   }
-  return microseconds;
+  return tuning;
 }
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
@@ -102,21 +131,16 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     for (const int segment : row.values) {
       if (segment < kShortest) continue;
       tuning.segment = segment;
-      const double microseconds = estimate_of(problem, device, tuning);
-      if (microseconds >= least) continue;
-      least = microseconds;
-      best = tuning;
+      for (const int warpgroups : {1, 2}) {
+        if (warpgroups > 1 && !serves_two(problem)) continue;
+        tuning.warpgroups = warpgroups;
+        const double microseconds = estimate_of(problem, device, tuning);
+        if (microseconds >= least) continue;
+        least = microseconds;
+        best = with_ring(problem, tuning);
+      }
     }
   }
-  const Counts counts(problem, best);
-  const double blocks = counts.heads * counts.segments * counts.value_tiles;
-  // Found by kda-tune on an H200 (tools/results/h200/tuned.md): what one block a multiprocessor
-  // leaves of shared memory goes to a deeper ring.
-  best.load_stages = blocks <= device.multiprocessors ? 4 : 3;
-  best.state_warpgroups = 1;
-  // Registers, as in chunk_wgmma.
-  const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
-  best.warpgroups = fits && counts.value_tiles > 1 && blocks >= 2 * device.multiprocessors ? 2 : 1;
   return tunable::values_of(best, abi::segments::tunables);
 }
 
@@ -126,15 +150,22 @@ class SegmentSlices {
   SegmentSlices(const Problem& problem, const Tuning& tuning, compose::Workspace& workspace)
       : chunks_(tuning.segment) {
     const abi::Shape shape = problem::shape_of(problem);
-    const auto heads = static_cast<std::size_t>(
-        slots_of(problem.max_tokens, problem.max_sequences, tuning.segment * tuning.chunk) *
-        problem.value_heads);
-    const auto each = [heads](int bytes) { return heads * static_cast<std::size_t>(bytes); };
-    states_ = workspace.take(heads * static_cast<std::size_t>(abi::segments::value_tiles(shape)) *
-                             static_cast<std::size_t>(abi::segments::tile_bytes(shape)));
+    const auto heads_of = [&](int tokens) {
+      return static_cast<std::size_t>(slots_of(problem.max_tokens, problem.max_sequences, tokens) *
+                                      problem.value_heads);
+    };
+    const auto each = [heads = heads_of(tuning.segment * tuning.chunk)](int bytes) {
+      return heads * static_cast<std::size_t>(bytes);
+    };
+    states_ =
+        workspace.take(each(abi::segments::value_tiles(shape) * abi::segments::tile_bytes(shape)));
     transition_ = workspace.take(each(abi::segments::transition_bytes(shape)));
     transition_rest_ = workspace.take(each(abi::segments::transition_bytes(shape)));
-    alive_ = workspace.take(each(abi::segments::flags * static_cast<int>(sizeof(int))));
+    known_ = workspace.take(each(2 * static_cast<int>(sizeof(abi::segments::Transition))));
+    finite_ = workspace.take(each(4 * abi::segments::value_tiles(shape)));
+    queries_ =
+        workspace.take(heads_of(tuning.chunk) *
+                       static_cast<std::size_t>(abi::segments::query_bytes(shape, tuning.chunk)));
   }
 
   abi::segments::Segments at(std::byte* workspace) const {
@@ -142,14 +173,16 @@ class SegmentSlices {
     segments.states = reinterpret_cast<float*>(workspace + states_);
     segments.transition = workspace + transition_;
     segments.transition_rest = workspace + transition_rest_;
-    segments.alive = reinterpret_cast<int*>(workspace + alive_);
+    segments.known = reinterpret_cast<abi::segments::Transition*>(workspace + known_);
+    segments.finite = reinterpret_cast<signed char*>(workspace + finite_);
+    segments.queries = workspace + queries_;
     segments.chunks = chunks_;
     return segments;
   }
 
  private:
   int chunks_;
-  std::size_t states_, transition_, transition_rest_, alive_;
+  std::size_t states_, transition_, transition_rest_, known_, finite_, queries_;
 };
 
 std::int64_t segment_slots(std::int64_t tokens, std::int64_t sequences, const Tuning& tuning) {
@@ -165,22 +198,18 @@ Status check_tuning(const Problem& problem, const device::Device& device, const 
         "or chunk=32 does"};
   }
   const int bytes =
-      std::max({abi::segments::states_shared_bytes(shape, abi::segments::states_chain(tuning)),
-                abi::chunk_wgmma::chain_shared_bytes(shape, abi::segments::outputs_chain(tuning)),
-                abi::segments::combine_shared_bytes(shape)});
+      std::max(abi::segments::walk_shared_bytes(shape, abi::segments::chain_of(tuning)),
+               abi::segments::correct_shared_bytes(shape, tuning.chunk));
   if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
     return {Code::unsupported,
-            fmt::format("strategy segments: chunk={} load_stages={} state_warpgroups={} "
-                        "warpgroups={} need {} bytes of shared memory a block; {} gives {}",
-                        tuning.chunk, tuning.load_stages, tuning.state_warpgroups,
-                        tuning.warpgroups, bytes, device.name, device.shared_per_block)};
+            fmt::format("strategy segments: chunk={} load_stages={} warpgroups={} need {} bytes of "
+                        "shared memory a block; {} gives {}",
+                        tuning.chunk, tuning.load_stages, tuning.warpgroups, bytes, device.name,
+                        device.shared_per_block)};
   }
-  const int units = abi::segments::value_units(shape, abi::segments::states_chain(tuning)) +
-                    abi::segments::key_units(shape, abi::segments::states_chain(tuning));
-  const int shards = abi::segments::value_units(shape, abi::segments::outputs_chain(tuning));
-  // Factors of at most 2^31, 2^16 and 2^11: no overflow.
-  const std::int64_t blocks = segment_slots(problem.max_tokens, problem.max_sequences, tuning) *
-                              problem.value_heads * std::max(units, shards);
+  // Factors of at most 2^31 and 2^16: no overflow.
+  const std::int64_t blocks =
+      segment_slots(problem.max_tokens, problem.max_sequences, tuning) * problem.value_heads;
   if (blocks > std::numeric_limits<std::int32_t>::max()) {
     return {Code::unsupported,
             fmt::format("strategy segments: max_tokens={} and max_sequences={} with HV={} and "
@@ -189,64 +218,52 @@ Status check_tuning(const Problem& problem, const device::Device& device, const 
                         problem.max_tokens, problem.max_sequences, problem.value_heads,
                         tuning.segment, blocks)};
   }
-  return {};
-}
-
-tunable::Values chain_values(const abi::chunk_wgmma::Tuning& tuning) {
-  return {{"chunk", tuning.chunk},
-          {"warpgroups", tuning.warpgroups},
-          {"load_stages", tuning.load_stages}};
+  return check_blocks("segments", problem, abi::segments::value_tiles(shape));
 }
 
 // The stages after prepare.
 class Stages {
  public:
-  Stages(const Problem& problem, const Tuning& tuning, const FactorSlices& factors,
-         const SegmentSlices& segments)
+  Stages(const Problem& problem, const device::Device& device, const Tuning& tuning,
+         const FactorSlices& factors, const SegmentSlices& segments)
       : problem_(problem),
         shape_(problem::shape_of(problem)),
+        multiprocessors_(device.multiprocessors),
         tuning_(tuning),
         factors_(factors),
         segments_(segments) {}
 
-  compose::Stage states() const {
-    const abi::chunk_wgmma::Tuning chain = abi::segments::states_chain(tuning_);
-    const int units =
-        abi::segments::value_units(shape_, chain) + abi::segments::key_units(shape_, chain);
-    compose::Stage stage = walk("states", chain, false);
-    stage.shared_bytes =
-        static_cast<std::size_t>(abi::segments::states_shared_bytes(shape_, chain));
-    stage.bind = [*this, units](const Run& run, Launch& launch) {
-      launch.grid[0] = may_cut(run.forward) ? slots(run.forward) * heads() * units : 0;
-      launch.set(args(run));
-    };
-    return stage;
-  }
-
-  compose::Stage combine() const {
-    compose::Stage stage = named("combine");
-    stage.prelude = compose::prelude(shape_, {{"chunk", tuning_.chunk}});
-    stage.threads = 128 + 32;
-    stage.shared_bytes = static_cast<std::size_t>(abi::segments::combine_shared_bytes(shape_));
+  compose::Stage walk() const {
+    const abi::chunk_wgmma::Tuning chain = abi::segments::chain_of(tuning_);
+    compose::Stage stage = named("walk");
+    stage.prelude = compose::prelude(shape_, {{"chunk", chain.chunk},
+                                              {"warpgroups", chain.warpgroups},
+                                              {"load_stages", chain.load_stages}});
+    stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape_, chain));
+    stage.shared_bytes = static_cast<std::size_t>(abi::segments::walk_shared_bytes(shape_, chain));
     stage.bind = [*this](const Run& run, Launch& launch) {
-      launch.grid[0] = may_cut(run.forward)
-                           ? static_cast<unsigned>(run.forward.sequences) * heads() *
-                                 static_cast<unsigned>(abi::segments::value_tiles(shape_))
-                           : 0;
+      const Forward& forward = run.forward;
+      launch.grid[0] =
+          static_cast<unsigned>(segment_slots(forward.tokens, forward.sequences, tuning_)) *
+          heads();
+      launch.grid[1] = static_cast<unsigned>(abi::segments::units(shape_, tuning_.warpgroups));
       launch.set(args(run));
     };
     return stage;
   }
 
-  compose::Stage outputs() const {
-    const abi::chunk_wgmma::Tuning chain = abi::segments::outputs_chain(tuning_);
-    compose::Stage stage = walk("outputs", chain, true);
+  compose::Stage correct() const {
+    compose::Stage stage = named("correct");
+    stage.prelude = compose::prelude(shape_, {{"chunk", tuning_.chunk}});
+    stage.threads = 128 + 3 * 32;
     stage.shared_bytes =
-        static_cast<std::size_t>(abi::chunk_wgmma::chain_shared_bytes(shape_, chain));
-    stage.bind = [*this, shards = abi::segments::value_units(shape_, chain)](const Run& run,
-                                                                             Launch& launch) {
-      launch.grid[0] = slots(run.forward) * heads() * static_cast<unsigned>(shards);
-      launch.set(args(run));
+        static_cast<std::size_t>(abi::segments::correct_shared_bytes(shape_, tuning_.chunk));
+    stage.bind = [*this](const Run& run, Launch& launch) {
+      const unsigned parts = may_cut(run.forward) ? parts_of(run.forward) : 0;
+      abi::segments::Args bound = args(run);
+      bound.segments.parts = static_cast<int>(parts);
+      launch.grid[0] = lines(run.forward) * parts;
+      launch.set(bound);
     };
     return stage;
   }
@@ -261,16 +278,17 @@ class Stages {
     return stage;
   }
 
-  compose::Stage walk(const char* name, const abi::chunk_wgmma::Tuning& chain, bool outputs) const {
-    compose::Stage stage = named(name);
-    stage.prelude = compose::prelude(shape_, chain_values(chain));
-    stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape_, chain, outputs));
-    return stage;
-  }
-
   unsigned heads() const { return static_cast<unsigned>(problem_.value_heads); }
-  unsigned slots(const Forward& forward) const {
-    return static_cast<unsigned>(segment_slots(forward.tokens, forward.sequences, tuning_));
+  // (sequence, value head, 64 V columns)
+  unsigned lines(const Forward& forward) const {
+    return static_cast<unsigned>(forward.sequences) * heads() *
+           static_cast<unsigned>(abi::segments::value_tiles(shape_));
+  }
+  // Blocks a line: as many as fill the device, if there are chunks for them.
+  unsigned parts_of(const Forward& forward) const {
+    const std::int64_t most = forward.tokens / tuning_.chunk + 1;
+    return static_cast<unsigned>(std::clamp<std::int64_t>(
+        multiprocessors_ / std::max<std::int64_t>(lines(forward), 1), 1, most));
   }
   // Whether some sequence may have more than one segment.
   bool may_cut(const Forward& forward) const {
@@ -290,6 +308,7 @@ class Stages {
 
   Problem problem_;
   abi::Shape shape_;
+  int multiprocessors_;
   Tuning tuning_;
   FactorSlices factors_;
   SegmentSlices segments_;
@@ -304,15 +323,14 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 
   compose::Workspace workspace;
   const FactorSlices factors(problem, tuning.chunk, workspace);
-  const Stages stages(problem, tuning, factors, SegmentSlices(problem, tuning, workspace));
+  const Stages stages(problem, device, tuning, factors, SegmentSlices(problem, tuning, workspace));
   compose::Recipe recipe;
   recipe.strategy = "segments";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
   recipe.stages.push_back(hopper_prepare_stage(problem, device, prepare, factors));
-  recipe.stages.push_back(stages.states());
-  recipe.stages.push_back(stages.combine());
-  recipe.stages.push_back(stages.outputs());
+  recipe.stages.push_back(stages.walk());
+  recipe.stages.push_back(stages.correct());
   return recipe;
 }
 

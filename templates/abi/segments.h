@@ -1,5 +1,6 @@
 // Strategy `segments`: long sequences cut into segments that are walked at once.  The state after a
-// segment is linear in the state before it: S_end = T S_begin + S_local, exactly.
+// segment, and each token's output, are linear in the state before it, exactly:
+//   S_end = T S_begin + S_local;   o = o_local + q~ S_begin
 #pragma once
 
 #include "abi/chunk_wgmma.h"
@@ -10,9 +11,8 @@ struct Tuning {
   int chunk = 32;             // C, tokens a chunk
   int prepare_threads = 256;  // threads a block of the prepare stage
   int segment = 16;           // chunks a segment; kernels take it as an argument
-  int state_warpgroups = 2;   // warpgroups a block of the states stage
-  int warpgroups = 1;         // warpgroups a block of the outputs stage
-  int load_stages = 3;        // chunks in flight in both
+  int warpgroups = 2;         // warpgroups a block of the walk stage, 64 columns each
+  int load_stages = 3;        // chunks in flight in the walk stage
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -22,67 +22,86 @@ constexpr Tunable<Tuning> tunables[] = {
      {64, 128, 256, 512},
      "threads a block, prepare stage"},
     {"segment", &Tuning::segment, {1, 2, 4, 8, 16, 32, 64, 128, 256}, "chunks a segment"},
-    {"state_warpgroups",
-     &Tuning::state_warpgroups,
-     {1, 2},
-     "warpgroups a block, states stage: 64 V or K columns each"},
     {"warpgroups",
      &Tuning::warpgroups,
      {1, 2},
-     "warpgroups a block, outputs stage: 64 V columns each"},
-    {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6}, "chunks in flight"},
+     "warpgroups a block, walk stage: 2 have 64 V and 64 K columns"},
+    {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6, 7}, "chunks in flight, walk stage"},
 };
 
-// What the two stages that walk chunks are specialised on.
-constexpr chunk_wgmma::Tuning states_chain(const Tuning& tuning) {
-  return {tuning.chunk, tuning.prepare_threads, tuning.state_warpgroups, tuning.load_stages};
-}
-constexpr chunk_wgmma::Tuning outputs_chain(const Tuning& tuning) {
+// What the walk stage is specialised on.
+constexpr chunk_wgmma::Tuning chain_of(const Tuning& tuning) {
   return {tuning.chunk, tuning.prepare_threads, tuning.warpgroups, tuning.load_stages};
 }
 
-// Blocks of the states stage that share a segment and value head: of V columns, then of the K
-// columns that find T.
-constexpr int value_units(const Shape& shape, const chunk_wgmma::Tuning& tuning) {
-  return (shape.value_dim + 64 * tuning.warpgroups - 1) / (64 * tuning.warpgroups);
-}
-constexpr int key_units(const Shape& shape, const chunk_wgmma::Tuning& tuning) {
-  const int columns = 64 * tuning.warpgroups;
-  return (chunk::factor_keys(shape) + columns - 1) / columns;
+// Tiles of 64 columns: V columns, and the K columns that find T and q~.
+constexpr int value_tiles(const Shape& shape) { return (shape.value_dim + 63) / 64; }
+constexpr int key_tiles(const Shape& shape) { return chunk::factor_keys(shape) / 64; }
+
+// Blocks of the walk stage that share a segment and value head: of two warpgroups each with a tile
+// of V and one of K columns, else a block a tile.
+constexpr int units(const Shape& shape, int warpgroups) {
+  const int values = value_tiles(shape);
+  const int keys = key_tiles(shape);
+  return warpgroups == 1 ? values + keys : (values < keys ? keys : values);
 }
 
-// Of a head's state in memory: 64 V columns a tile.
-constexpr int value_tiles(const Shape& shape) { return (shape.value_dim + 63) / 64; }
+// In memory.
 constexpr int tile_bytes(const Shape& shape) { return 64 * chunk::factor_keys(shape) * 4; }
 constexpr int transition_bytes(const Shape& shape) {
   return chunk::factor_keys(shape) * chunk::factor_keys(shape) * 2;
 }
-constexpr int flags = 2;  // of a transition, one for each 64 columns of T
-
-// Dynamic shared memory.
-constexpr int states_shared_bytes(const Shape& shape, const chunk_wgmma::Tuning& tuning) {
-  return chunk_wgmma::chain_shared_bytes(shape, tuning, false) + 16;
+// A chunk's q~ [C, K] in memory: an image of panels of 64 channels (tile/shared.cuh).
+constexpr int query_bytes(const Shape& shape, int chunk) {
+  return chunk * chunk::factor_keys(shape) * 2;
 }
-constexpr int combine_stages = 2;
-constexpr int combine_stage_bytes(const Shape& shape) {
+
+// Dynamic shared memory of the walk stage: a chain's, and a word by which the consumers of T end
+// it.
+constexpr int walk_shared_bytes(const Shape& shape, const chunk_wgmma::Tuning& tuning) {
+  return chunk_wgmma::chain_shared_bytes(shape, tuning) + 16;
+}
+
+// And of the correct stage: what two steps of the state read, T, its rest and S_local each, or in
+// its place a ring of q~; then rows of o of as many chunks, and barriers.
+constexpr int step_bytes(const Shape& shape) {
   return 2 * transition_bytes(shape) + tile_bytes(shape);
 }
-constexpr int combine_shared_bytes(const Shape& shape) {
-  return combine_stages * (combine_stage_bytes(shape) + 32);
+constexpr int output_bytes(int chunk) {
+  return chunk * chunk_wgmma::value_row_bytes({.warpgroups = 1});
 }
+constexpr int correct_stages(const Shape& shape, int chunk) {
+  const int queries = 2 * step_bytes(shape) / query_bytes(shape, chunk);
+  const int rows =
+      (chunk_wgmma::shared_limit - 2 * step_bytes(shape) - 64) / (output_bytes(chunk) + 16);
+  const int fit = queries < rows ? queries : rows;
+  return fit < 8 ? fit : 8;
+}
+constexpr int correct_shared_bytes(const Shape& shape, int chunk) {
+  return 2 * step_bytes(shape) + correct_stages(shape, chunk) * (output_bytes(chunk) + 16) + 64;
+}
+
+// What is known of 64 columns of T after the walk.
+struct Transition {
+  int chunks;  // of the segment's first chunks so many have a q~
+  int alive;   // 0: T is nothing at the segment's end
+};
 
 // What segments leave for each other.  Segment slots are numbered as chunk slots are
 // (base/varlen.cuh), with a segment's tokens for a chunk's.
 struct Segments {
-  // [slots, HV, value_tiles] of 64 V columns of S^T in f32, in the order of the accumulators: the
-  // states stage's S_local, then the combine stage's state after the segment.  The last segment's
-  // holds the sequence's initial state instead.
+  // [slots, HV, value_tiles] of 64 V columns of S^T in f32, in the order of the accumulators:
+  // S_local, of a first segment the state after it.
   float* states = nullptr;
   // [slots, HV] images of T^T [K, K] in bf16, and of what rounding lost.
   void* transition = nullptr;
   void* transition_rest = nullptr;
-  int* alive = nullptr;  // [slots, HV, flags]: 0 where that part of T is nothing
-  int chunks = 16;       // a segment
+  Transition* known = nullptr;  // [slots, HV, 2], for each 64 columns of T
+  // [slots, HV, value_tiles, 4] 1 where those 16 columns of S_local have no NaN or infinity.
+  signed char* finite = nullptr;
+  void* queries = nullptr;  // [chunk slots, HV] images of q~ [C, K], qkv_type, times the scale
+  int chunks = 16;          // a segment
+  int parts = 1;            // blocks that share a (sequence, value head, tile) in the correct stage
 };
 
 struct Args {

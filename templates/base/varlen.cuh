@@ -47,11 +47,14 @@ KDA_DEVICE Sequence sequence_of(const abi::Inputs& in, int n) {
   }
 }
 
-KDA_DEVICE i64 first_slot(i64 begin, int n, int chunk) { return begin / chunk + n; }
+template <class Tokens>
+KDA_DEVICE i64 first_slot(i64 begin, int n, Tokens chunk) {
+  return begin / chunk + n;
+}
 
 // The sequence whose slots hold `slot`: the last n that starts at or before it.
-template <bool varlen, abi::Index type>
-KDA_DEVICE int sequence_at(const abi::Inputs& in, i64 slot, int chunk) {
+template <bool varlen, abi::Index type, class Tokens>
+KDA_DEVICE int sequence_at(const abi::Inputs& in, i64 slot, Tokens chunk) {
   int low = 0;
   int high = in.sequences - 1;
   while (low < high) {

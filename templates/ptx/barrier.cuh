@@ -10,7 +10,12 @@ KDA_DEVICE void barrier_wait(u32 number, u32 threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-// The same; tells whether any thread voted yes.
+// Comes to it and goes on.
+KDA_DEVICE void barrier_arrive(u32 number, u32 threads) {
+  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+// As barrier_wait; tells whether any thread voted yes.
 KDA_DEVICE bool barrier_vote_any(u32 number, u32 threads, bool vote) {
   u32 r;
   asm volatile(

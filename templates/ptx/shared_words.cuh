@@ -13,6 +13,13 @@ KDA_DEVICE u32 thread_now() {
   return r;
 }
 
+// The same of blockIdx.x.
+KDA_DEVICE u32 block_now() {
+  u32 r;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(r));
+  return r;
+}
+
 KDA_DEVICE u32 ld_shared_u32(u32 address) {
   u32 r;
   asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(r) : "r"(address) : "memory");

@@ -41,6 +41,8 @@ std::vector<Variant> variants() {
   for (const char* tuning : {"chunk=16", "chunk=32", "chunk=64", "shards=1 threads=256"})
     out.push_back({"chunk", tuning});
   out.push_back({"chunk_wgmma", "stages_at_once=2"});
+  for (const char* tuning : {"segment=1", "segment=2 warpgroups=1"})
+    out.push_back({"segments", tuning});
   for (const char* tuning : {"short_tokens=8", "short_tokens=8 stages_at_once=2"})
     out.push_back({"chunk_wgmma", tuning});
   return out;

@@ -2,6 +2,9 @@
 // depend on it.
 #include "strategy/segments.hpp"
 
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -27,18 +30,18 @@ Result<compose::Recipe> compose_with(const Problem& problem, const Tuning& tunin
   return segments.compose(problem, h200(), tunable::values_of(tuning, abi::segments::tunables));
 }
 
-// The blocks of states, combine and outputs for one run.
+// The blocks of walk and correct for one run.
 std::vector<unsigned> blocks_of(const Problem& problem, const Tuning& tuning, Forward forward) {
   const auto recipe = compose_with(problem, tuning);
   INFO(recipe.status().message());
   REQUIRE(recipe);
-  REQUIRE(recipe->stages.size() == 4);
+  REQUIRE(recipe->stages.size() == 3);
   problem::fill_strides(problem, forward);
   std::vector<unsigned> blocks;
-  for (std::size_t stage = 1; stage < 4; ++stage) {
+  for (std::size_t stage = 1; stage < 3; ++stage) {
     compose::Launch launch;
     recipe->stages[stage].bind({forward, nullptr}, launch);
-    blocks.push_back(launch.grid[0]);
+    blocks.push_back(launch.grid[0] * launch.grid[1]);
   }
   return blocks;
 }
@@ -49,15 +52,16 @@ std::string chosen(const std::string& words) {
   return choice->recipe.strategy;
 }
 
-// Cuts of 16 to 64 tokens, with every shape of the blocks that walk them; and one of 128, in which
-// T decays past every chunk.  The bug: f16's scale of what was left of T, times Ak's, was infinite,
-// and T NaN where strong gates had made it 2^-112 or less.
+// Cuts of 16 to 64 tokens, and two of 128, in which T decays past every chunk, or one half of it.
+// The bugs: f16's scale of what was left of T, times Ak's, was infinite, and T NaN where strong
+// gates had made it 2^-112 or less; and what was nothing of one half was not written beside one
+// that was alive.
 std::vector<Variant> cuts() {
-  return {{"segments", "chunk=32 segment=1"},
-          {"segments", "chunk=16 segment=2 state_warpgroups=1 warpgroups=2"},
-          {"segments", "chunk=16 segment=1 state_warpgroups=2 warpgroups=1"},
-          {"segments", "chunk=16 segment=8 load_stages=2"},
-          {"segments", "chunk=64 segment=1 state_warpgroups=1 load_stages=2"}};
+  return {{"segments", "chunk=32 segment=1 warpgroups=2"},
+          {"segments", "chunk=16 segment=2 warpgroups=2 load_stages=1"},
+          {"segments", "chunk=16 segment=8 warpgroups=1 load_stages=2"},
+          {"segments", "chunk=64 segment=1 warpgroups=1 load_stages=2"},
+          {"segments", "chunk=32 segment=4 warpgroups=2 load_stages=6"}};
 }
 
 constexpr const char* kServed[] = {"bf16", "f16"};
@@ -155,23 +159,26 @@ std::vector<Trial> places() {
 
 TEST_CASE("segments launches a block a segment slot, head and unit of columns", "[strategy]") {
   const Problem dense = problem_in_words("T=8192 H=8 h0=1 ht=1");
-  Tuning tuning{.segment = 16, .state_warpgroups = 2, .warpgroups = 1};
-  // 8192 / 512 + 1 slots; V columns and K columns; V in two shards.
+  const Tuning tuning{.segment = 16};
+  // 8192 / 512 + 1 slots; V and K columns in two halves; and 132 / 16 parts of what is corrected.
   using Blocks = std::vector<unsigned>;
-  CHECK(blocks_of(dense, tuning, {.tokens = 8192}) == Blocks{17 * 8 * 2, 8 * 2, 17 * 8 * 2});
-  tuning.state_warpgroups = 1;
-  tuning.warpgroups = 2;
-  CHECK(blocks_of(dense, tuning, {.tokens = 8192}) == Blocks{17 * 8 * 4, 8 * 2, 17 * 8});
+  CHECK(blocks_of(dense, tuning, {.tokens = 8192}) == Blocks{17 * 8 * 2, 8 * 2 * 8});
+  CHECK(blocks_of(dense, {.segment = 16, .warpgroups = 1}, {.tokens = 8192}) ==
+        Blocks{17 * 8 * 4, 8 * 2 * 8});
 
-  // What is not cut needs no states, and no tokens only the copy of the state.
-  CHECK(blocks_of(dense, tuning, {.tokens = 512}) == Blocks{0, 0, 2 * 8});
-  CHECK(blocks_of(dense, tuning, {.tokens = 0}) == Blocks{0, 0, 8});
+  // What is not cut needs no correction, and no tokens only the copy of the state.
+  CHECK(blocks_of(dense, tuning, {.tokens = 512}) == Blocks{2 * 8 * 2, 0});
+  CHECK(blocks_of(dense, tuning, {.tokens = 0}) == Blocks{8 * 2, 0});
   const Problem batch = problem_in_words("T=8192 N=16 H=8");
-  CHECK(blocks_of(batch, tuning, {.tokens = 8192, .sequences = 16}) == Blocks{0, 0, 32 * 8});
+  CHECK(blocks_of(batch, tuning, {.tokens = 8192, .sequences = 16}) == Blocks{32 * 8 * 2, 0});
   // Where lengths are the device's, any may be the long one.
   const Problem pack = problem_in_words("T=8192 N=16 H=8 varlen=1");
   CHECK(blocks_of(pack, tuning, {.tokens = 8192, .sequences = 16}) ==
-        Blocks{32 * 8 * 4, 16 * 8 * 2, 32 * 8});
+        Blocks{32 * 8 * 2, 16 * 8 * 2});
+  // As many blocks as V or K columns want, and no more parts than there are chunks.
+  const Problem one = problem_in_words("T=256 H=1 V=64");
+  CHECK(blocks_of(one, {.segment = 4}, {.tokens = 256}) == Blocks{3 * 2, 9});
+  CHECK(blocks_of(one, {.segment = 4, .warpgroups = 1}, {.tokens = 256}) == Blocks{3 * 3, 9});
 }
 
 TEST_CASE("segments' workspace grows by the tokens of a segment alone", "[strategy]") {
@@ -181,8 +188,8 @@ TEST_CASE("segments' workspace grows by the tokens of a segment alone", "[strate
     return static_cast<double>(recipe->workspace_bytes);
   };
   const double more = (bytes("T=131072 H=4") - bytes("T=65536 H=4")) / 65536 / 4;
-  CHECK(more > 800);
-  CHECK(more < 1200);  // bytes a token and head
+  CHECK(more > 1000);
+  CHECK(more < 1500);  // bytes a token and head
 }
 
 TEST_CASE("segments refuses what it does not serve, naming it", "[strategy]") {
@@ -194,14 +201,14 @@ TEST_CASE("segments refuses what it does not serve, naming it", "[strategy]") {
   refused(segments.applicable(problem_in_words("H=4 qkv=f32"), h200()), "qkv_type is f32");
   refused(segments.applicable(problem_in_words("H=4 K=256"), h200()), "key_dim is 256");
   refused(segments.applicable(problem_in_words("H=4"), *device::parse("sm_89")), "capability 8.9");
+  refused(compose_with(problem_in_words("H=4"),
+                       {.chunk = 64, .prepare_threads = 512, .warpgroups = 1, .load_stages = 4})
+              .status(),
+          "load_stages=4");
   refused(
       compose_with(problem_in_words("H=4"), {.chunk = 64, .prepare_threads = 512, .warpgroups = 2})
           .status(),
       "warpgroups=2");
-  refused(
-      compose_with(problem_in_words("H=4"), {.chunk = 64, .prepare_threads = 512, .load_stages = 4})
-          .status(),
-      "load_stages=4");
   refused(compose_with(problem_in_words("T=1073741824 H=64 V=512"), {.segment = 1}).status(),
           "segment=1 make");
 }
@@ -219,6 +226,8 @@ TEST_CASE("few heads and long sequences are cut, others are not", "[strategy]") 
   CHECK(chosen("T=8192 H=96") != "segments");
   CHECK(chosen("T=65536 N=256 H=32") != "segments");
   CHECK(chosen("T=256 H=4") != "segments");
+  // 20 us under strong gates, but 26 under weak ones, where chunk_wgmma takes 24 under all.
+  CHECK(chosen("T=1024 H=4") == "chunk_wgmma");
 }
 
 TEST_CASE("cuts compose where segments serves", "[strategy]") {
@@ -249,6 +258,45 @@ TEST_CASE("cut sequences in odd places", "[gpu][segments]") {
   check_on_device("cut places", places(), cuts());
 }
 
+// Where T has decayed to nothing, what tokens see of a state that is not finite is 0 times it, and
+// not 0.
+TEST_CASE("an infinite state stays so past the end of T", "[gpu][segments]") {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  const Gpu gpu;
+  for (const char* type : kServed) {
+    InputSpec spec;
+    spec.gate = GatePattern::constant;
+    spec.gate_value = -50.0;
+    const Trial one = complete(
+        trial(qkv(type) + "g=f32 beta=f32 gate=log_decay K=128 V=128 H=1 HV=1", {700}, spec));
+    Truth truth(one);
+    reference::Tensors tensors = truth.tensors();
+    const float infinite = std::numeric_limits<float>::infinity();
+    constexpr int kSpoilt = 77;  // of the V columns, one element of K
+    std::memcpy(tensors.initial_state.data() + (kSpoilt * 128 + 100) * sizeof(float), &infinite,
+                sizeof infinite);
+    for (const char* tuning : {"segment=1", "segment=4", "segment=8"}) {
+      const auto plan = Plan::make(one.problem, {.strategy = "segments", .tuning = tuning});
+      INFO(tuning << " | " << to_text(one) << ": " << plan.status().message());
+      REQUIRE(plan);
+      Rig rig(gpu, one, tensors);
+      CHECK(rig.run(*plan) == "");
+      reference::Outputs out = rig.outputs();
+      int finite = 0, others = 0;
+      for (std::size_t i = 0; i < out.o.size(); ++i) {
+        const bool spoilt = i % 128 == kSpoilt;
+        finite += spoilt && std::isfinite(out.o[i]) ? 1 : 0;
+        others += !spoilt && !std::isfinite(out.o[i]) ? 1 : 0;
+      }
+      CHECK(finite == 0);
+      CHECK(others == 0);
+    }
+  }
+}
+
 TEST_CASE("however many segments, the error stays what it was", "[gpu][segments]") {
   if (const std::string reason = why_no_gpu(); !reason.empty()) {
     WARN("skipped: " << reason);
@@ -262,8 +310,8 @@ TEST_CASE("however many segments, the error stays what it was", "[gpu][segments]
       const Trial one = complete(trial(qkv(type) + "K=128 V=128 H=1 HV=2", {6000}, spec));
       Truth truth(one);
       double uncut = 0;
-      for (const int segment : {256, 128, 64, 16, 4, 1}) {
-        const std::string tuning = "chunk=32 segment=" + std::to_string(segment);
+      for (const char* tuning : {"segment=256", "segment=128", "segment=64", "segment=16",
+                                 "segment=16 warpgroups=1", "segment=4", "segment=1"}) {
         const auto plan = Plan::make(one.problem, {.strategy = "segments", .tuning = tuning});
         INFO(tuning << " | " << to_text(one) << ": " << plan.status().message());
         REQUIRE(plan);
@@ -274,7 +322,7 @@ TEST_CASE("however many segments, the error stays what it was", "[gpu][segments]
         CHECK(rig.run(*plan) == "");
         CHECK((rig.output_bits() == bits));  // in brackets: Catch2 would print both
         const double ratio = truth.last_ratio();
-        if (segment == 256) uncut = ratio;
+        if (uncut == 0) uncut = ratio;
         CHECK(ratio <= 1.25 * uncut + 0.05);
       }
     }

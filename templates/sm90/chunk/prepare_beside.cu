@@ -3,6 +3,7 @@
 // want them, and raise a flag for each.  While a group works on a tile its next one comes into the
 // L2; shared memory for it is free as soon as the image has been read from there.
 #include "abi/factors.h"
+#include "ptx/barrier.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/dependent.cuh"
 #include "ptx/flag.cuh"
@@ -25,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
   const auto flag = [&](const Tile& tile) {
     return args.factors.ready + tile.head * args.factors.slots + tile.slot;
   };
+  ptx::wait_for_previous();  // before any block ends or lets others start: they need not
   // Each flag falls before the recurrence can start: it does once all blocks have come past here.
   Walk::for_each(in, args.walk, group, tune.groups * static_cast<int>(gridDim.x), thread,
                  [&](const Tile& tile) { *flag(tile) = 0; });
@@ -38,6 +40,13 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
     load_keys(thread, address, in, walk.here());
     load_gate(thread, address, in, walk.here());
   }
+  // At first one group works and the others wait until it has its rows: the chains' first chunks
+  // are ready sooner, and later on the groups do not all want the same at once.
+  constexpr u32 block = abi::factors::threads * tune.groups;
+  const u32 number = 1 + tune.groups;  // of the barrier; each group has one of its own below
+  bool leads_block = tune.groups > 1 && Group::number() == 0;
+  if (tune.groups > 1 && !leads_block) ptx::barrier_wait(number, block);
+  if (leads_block && walk.is_over()) ptx::barrier_arrive(number, block);
 #pragma unroll 1
   while (!walk.is_over()) {
     const Tile tile = walk.here();
@@ -51,6 +60,8 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
       later.next();
       if (!later.is_over()) prefetch_tile(thread, in, later.here());
       factors.make_rows(buffer, address, gates, tile.rows);
+      if (leads_block) ptx::barrier_arrive(number, block);
+      leads_block = false;
     }
     walk.next();
     const auto rows_leave = [&] {

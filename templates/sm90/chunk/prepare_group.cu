@@ -2,6 +2,7 @@
 // head).  Its image is made in shared memory (sm90/factors) and leaves by a bulk copy.
 #include "abi/factors.h"
 #include "ptx/bulk.cuh"
+#include "ptx/dependent.cuh"
 #include "sm90/factors/factors.cuh"
 #include "sm90/factors/load.cuh"
 #include "sm90/factors/store.cuh"
@@ -16,6 +17,7 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
 
   const abi::Inputs& in = args.in;
   const i64 slot = blockIdx.x;
+  ptx::wait_for_previous();  // before any block ends: what starts then need not
   Tile tile;
   tile.head = static_cast<int>(blockIdx.y);
   tile.slot = slot;

@@ -12,10 +12,22 @@
 
 namespace kda::chunk_wgmma {
 
-// The state before the task's chunks becomes the one after them.
-template <class Chain>
-KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
-                        const Task& task, typename Chain::State& state) {
+// How a chain differs from that of a state's V columns to the last chunk, which is this.
+struct WholeChain {
+  // Whether v is read; else it is zero.
+  static KDA_DEVICE constexpr bool brings_values() { return true; }
+  // Asked by all of each chunk but the last, with how many follow it, once its state is known and
+  // before its slot is given back; false ends the chain there.
+  template <class State>
+  KDA_DEVICE constexpr bool goes_on(int, const State&) const {
+    return true;
+  }
+};
+
+// The state before the task's chunks becomes the one after them.  Returns how many it did not go.
+template <class Chain, class Kind = WholeChain>
+KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
+                       const Task& task, typename Chain::State& state, const Kind& kind = {}) {
   using Square = typename Chain::Square;
   using Scale = typename Chain::Scale;
   constexpr abi::DType type = Chain::type;
@@ -24,7 +36,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   constexpr float writer_scale = Chain::writer_scale;
   constexpr bool early = Chain::stages > 1;            // a look at the next chunk
   constexpr bool fetch_early = early && Chain::roomy;  // and its decay and v
-  if (task.chunks == 0) return;
+  if (task.chunks == 0) return 0;
   const int rows_at_end = last_rows<Chain>(task);
 
   auto& s = state.s[0];
@@ -40,7 +52,12 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
   // What registers want of a chunk, where there is room ahead of its turn.
   const auto fetch = [&](typename Chain::Cursor at) {
     load_decay(decay, ring.at(at) + slot.image.decay);
-    load_values_transposed<Chain>(v, ring.at(at) + slot.v + own);
+    if (kind.brings_values()) {
+      load_values_transposed<Chain>(v, ring.at(at) + slot.v + own);
+    } else {  // anew each time, that no register holds it from chunk to chunk
+#pragma unroll
+      for (auto& unit : v) unit[0] = unit[1] = unit[2] = unit[3] = 0;
+    }
   };
   ring.wait_full(here);
   if constexpr (fetch_early) fetch(here);
@@ -111,8 +128,10 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     hold(s);
     hold(o);
     leave_outputs<Chain>(o_rows, o, args.in.scale * r_scale.down / writer_scale);
-    ring.release(done);
     if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
+    const bool goes = !more || kind.goes_on(left - 1, state);
+    ring.release(done);
+    if (!goes) return left - 1;
     if constexpr (Chain::copies_checkpoints) {
       if (number != 0) CheckpointBuffers<Chain>(ring).leave(state, number);
     } else if constexpr (Chain::shape.checkpoints) {
@@ -124,6 +143,7 @@ KDA_DEVICE void consume(const typename Chain::Ring& ring, const abi::chunk::Recu
     }
     if (!early && more) ring.wait_full(here);
   }
+  return 0;
 }
 
 }  // namespace kda::chunk_wgmma

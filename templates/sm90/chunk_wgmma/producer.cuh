@@ -22,20 +22,24 @@ KDA_DEVICE void load_factors(const typename Chain::Ring& ring, typename Chain::C
                  bytes, full);
 }
 
-// The warp that feeds factors, one thread of it.
-template <class Chain>
-KDA_DEVICE void feed_factors(const typename Chain::Ring& ring,
-                             const abi::chunk::RecurrenceArgs& args, const Task& task) {
+// The warp that feeds factors, one thread of it.  ended(): whether the consumers want no more,
+// asked once they have given a slot back.  Returns how many chunks were fed.
+template <class Chain, class Ended>
+KDA_DEVICE int feed_factors(const typename Chain::Ring& ring,
+                            const abi::chunk::RecurrenceArgs& args, const Task& task,
+                            const Ended& ended) {
   ptx::wait_for_previous();
   i64 tile = task.slot * args.in.value_heads + task.head;
   typename Chain::Cursor to;
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
     ring.wait_empty(to);
+    if (ended()) return at;
     load_factors<Chain>(ring, to, args.factors, tile);
     tile += args.in.value_heads;
     to.next();
   }
+  return task.chunks;
 }
 
 // How many of the next `left` chunks, at most 32, are ready; a whole warp asks.
@@ -48,17 +52,22 @@ KDA_DEVICE int ready_chunks(const u32* flags, int left) {
 }
 
 // The warp that feeds factors where the prepare stage runs beside: each chunk once it is ready.
-template <class Chain>
-KDA_DEVICE void feed_ready_factors(const typename Chain::Ring& ring,
-                                   const abi::chunk::RecurrenceArgs& args, const Task& task) {
+template <class Chain, class Ended>
+KDA_DEVICE int feed_ready_factors(const typename Chain::Ring& ring,
+                                  const abi::chunk::RecurrenceArgs& args, const Task& task,
+                                  const Ended& ended) {
   const u32* flags = args.factors.ready + task.head * args.factors.slots + task.slot;
   i64 tile = task.slot * args.in.value_heads + task.head;
   int ready = 0;
   typename Chain::Cursor to;
 #pragma unroll 1
   for (int at = 0; at < task.chunks; ++at) {
-    while (at == ready) ready += ready_chunks(flags + at, task.chunks - at);
+    while (at == ready) {
+      ready += ready_chunks(flags + at, task.chunks - at);
+      if (ended()) return at;
+    }
     ring.wait_empty(to);
+    if (ended()) return at;
     if (threadIdx.x % 32 == 0) {
       ptx::fence_async_proxy_global();
       load_factors<Chain>(ring, to, args.factors, tile);
@@ -66,9 +75,22 @@ KDA_DEVICE void feed_ready_factors(const typename Chain::Ring& ring,
     tile += args.in.value_heads;
     to.next();
   }
-  // So that this kernel does not end before the one beside it; for blocks that take several
-  // sequences their first block does, when it is done.
-  if constexpr (!Chain::leaves_short) ptx::wait_for_previous();
+  return task.chunks;
+}
+
+// The one or the other; a whole warp comes here.  Its thread 0 learns how many were fed.
+template <class Chain, class Ended>
+KDA_DEVICE int feed(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
+                    const Task& task, const Ended& ended) {
+  if constexpr (Chain::beside) {
+    const int fed = feed_ready_factors<Chain>(ring, args, task, ended);
+    // So that this kernel does not end before the one beside it; for blocks that take several
+    // sequences their first block does, when it is done.
+    if constexpr (!Chain::leaves_short) ptx::wait_for_previous();
+    return fed;
+  } else {
+    return threadIdx.x % 32 == 0 ? feed_factors<Chain>(ring, args, task, ended) : 0;
+  }
 }
 
 // What the warps past the consumers do.
@@ -80,10 +102,8 @@ KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::Recu
     if constexpr (Chain::copies_checkpoints) bring_checkpoints<Chain>(ring, args, task);
   } else if (number > 0) {
     move_rows<Chain>(ring, args, task, number - 1);
-  } else if constexpr (Chain::beside) {
-    feed_ready_factors<Chain>(ring, args, task);
-  } else if (threadIdx.x % 32 == 0) {
-    feed_factors<Chain>(ring, args, task);
+  } else {
+    feed<Chain>(ring, args, task, [] { return false; });
   }
 }
 

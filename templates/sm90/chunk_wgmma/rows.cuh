@@ -122,7 +122,33 @@ class Rows {
   bool vectored_;
 };
 
-// What each warp that moves them does; with no outputs v alone.
+// What each warp that moves rows does with a task's chunks, from a place in the ring on: brings v
+// to them and takes o from where it lay.  ended(number): whether the consumers will leave no o from
+// that chunk on, asked once they have left the one before.
+template <class Chain, class From, class To, class Ended>
+KDA_DEVICE void move_rows(const typename Chain::Ring& ring, typename Chain::Cursor here, From& v,
+                          To& o, int chunks, const Ended& ended) {
+  const int end = chunks + (Chain::writes_outputs ? Chain::stages : 0);
+#pragma unroll 1
+  for (int at = 0; at < end; ++at) {
+    const bool leaves = Chain::writes_outputs && at >= Chain::stages;
+    if (leaves || at < chunks) ring.wait_empty(here);
+    const u32 rows = ring.at(here) + Chain::slot.v;
+    if (leaves) {
+      o.store(rows);
+      o.next();
+      if (ended(at - Chain::stages + 1)) break;
+    }
+    if (at < chunks) {
+      v.load(rows, ring.full(here));
+      v.next();
+    }
+    here.next();
+  }
+  ptx::cp_async_wait_all();
+}
+
+// The same for a task of a run's v and o; with no outputs v alone.
 template <class Chain>
 KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
                           const Task& task, int warp) {
@@ -132,24 +158,7 @@ KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk::Re
       (!Chain::writes_outputs || is_vectored<Chain::type>(args.out.o, Chain::values));
   Rows<Chain> v(args.in.v, task, warp, vectored);
   Rows<Chain> o(args.out.o, task, warp, vectored);
-  const int end = task.chunks + (Chain::writes_outputs ? Chain::stages : 0);
-  typename Chain::Cursor here;
-#pragma unroll 1
-  for (int at = 0; at < end; ++at) {
-    const bool leaves = Chain::writes_outputs && at >= Chain::stages;
-    if (leaves || at < task.chunks) ring.wait_empty(here);
-    const u32 rows = ring.at(here) + Chain::slot.v;
-    if (leaves) {
-      o.store(rows);
-      o.next();
-    }
-    if (at < task.chunks) {
-      v.load(rows, ring.full(here));
-      v.next();
-    }
-    here.next();
-  }
-  ptx::cp_async_wait_all();
+  move_rows<Chain>(ring, {}, v, o, task.chunks, [](int) { return false; });
 }
 
 }  // namespace kda::chunk_wgmma

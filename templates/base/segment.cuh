@@ -1,0 +1,53 @@
+// Sequences cut into segments of so many tokens, a power of two, numbered as chunks are
+// (base/varlen.cuh).
+#pragma once
+
+#include "abi/shape.h"
+#include "abi/tensors.h"
+#include "base/types.cuh"
+#include "base/varlen.cuh"
+
+namespace kda {
+
+// Tokens a segment: division by a shift.
+struct SegmentTokens {
+  int shift;
+
+  KDA_DEVICE explicit SegmentTokens(int tokens) : shift(31 - __clz(tokens)) {}
+};
+KDA_DEVICE i64 operator/(i64 tokens, SegmentTokens each) { return tokens >> each.shift; }
+
+struct Segment {
+  Sequence sequence;
+  int n;
+  int index, count;  // within the sequence, which has at least one, if empty
+  i64 slot;          // of the sequence's first segment
+
+  KDA_DEVICE Segment(const Sequence& of, int number, i64 at, SegmentTokens tokens)
+      : sequence(of),
+        n(number),
+        count(static_cast<int>((of.length() + (i64(1) << tokens.shift) - 1) / tokens)),
+        slot(first_slot(of.begin, number, tokens)) {
+    index = static_cast<int>(at - slot);
+    count = larger(count, 1);
+  }
+
+  // A sequence's first.
+  template <abi::Shape shape>
+  static KDA_DEVICE Segment first_of(const abi::Inputs& in, int n, SegmentTokens tokens) {
+    const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
+    return Segment(sequence, n, first_slot(sequence.begin, n, tokens), tokens);
+  }
+
+  KDA_DEVICE bool exists() const { return index >= 0 && index < count; }
+  KDA_DEVICE bool last() const { return index + 1 >= count; }
+};
+
+// The one of a segment slot; slots that no segment has give one that does not exist.
+template <abi::Shape shape>
+KDA_DEVICE Segment segment_at(const abi::Inputs& in, i64 at, SegmentTokens tokens) {
+  const int n = sequence_at<shape.varlen, shape.cu_seqlens_type>(in, at, tokens);
+  return Segment(sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n), n, at, tokens);
+}
+
+}  // namespace kda

@@ -1,0 +1,386 @@
+// Strategy segments, stage 2: the chunks of every segment at once, a block a (segment, value head,
+// unit).  Columns of S evolve each on its own:
+//   R = V - Kd S;   O = Qd S + Aq R;   S = diag(decay) S + Ak^T R
+// so V columns that start from nothing give o_local and S_local, and the columns of the identity,
+// with v = 0, give q~ and the transition T.  The first segment starts from the initial state and
+// needs neither of these.  A warpgroup has 64 columns.  A unit of two has V columns and K columns,
+// which take as long as each other or, once T has come to nothing, no time at all.
+#include "abi/segments.h"
+#include "abi/shape.h"
+#include "base/segment.cuh"
+#include "base/tensor.cuh"
+#include "base/varlen.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/dependent.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared_words.cuh"
+#include "sm90/chunk_wgmma/chain.cuh"
+#include "sm90/chunk_wgmma/consumer.cuh"
+#include "sm90/chunk_wgmma/producer.cuh"
+#include "sm90/chunk_wgmma/rows.cuh"
+#include "sm90/segments/tiles.cuh"
+#include "tile/operand.cuh"
+#include "tile/shared.cuh"
+
+#ifndef KDA_SHAPE
+#define KDA_SHAPE \
+  {}
+#define KDA_TUNING \
+  {}
+#endif
+
+namespace kda {
+
+constexpr abi::Shape shape = KDA_SHAPE;
+constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
+
+using Chain = chunk_wgmma::Chain<shape, tune>;
+using Tiles = segments::Tiles<shape>;
+using chunk_wgmma::Task;
+
+constexpr int chunk = Chain::chunk;
+constexpr int keys = Chain::keys;
+
+using Queries = tile::Shared<shape.qkv_type, chunk, keys>;  // an image of q~
+using Image = tile::Shared<abi::DType::bf16, keys, keys>;   // of T^T
+static_assert(Queries::bytes == abi::segments::query_bytes(shape, chunk));
+
+// T below this is nothing: times the largest state, it is below the last bit of the smallest.
+constexpr u32 nothing = (127U - 64U) << 23;  // 2^-64
+
+// Whether any of the warpgroup's columns is more than nothing; NaN is.
+template <int count>
+KDA_DEVICE bool is_alive(const float (&s)[count][4]) {
+  u32 largest = 0;
+#pragma unroll
+  for (int k = 0; k < count; ++k) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const u32 magnitude = __float_as_uint(s[k][e]) & 0x7fffffffU;
+      largest = magnitude > largest ? magnitude : largest;
+    }
+  }
+  return ptx::barrier_vote_any(1, 128, largest >= nothing);
+}
+
+template <int count>
+KDA_DEVICE bool is_finite(const float (&s)[count][4]) {
+  float sum = 0.0F;
+#pragma unroll
+  for (int k = 0; k < count; ++k) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum += s[k][e] * 0.0F;
+  }
+  return sum == 0.0F;
+}
+
+// This warpgroup's 64 columns of T, rows of T^T, from row `row0` on, and what rounding lost of
+// them.
+KDA_DEVICE void store_transition(const abi::segments::Segments& segments, i64 head_slot, int row0,
+                                 const Chain::State& state, bool alive) {
+  using Element = element<abi::DType::bf16>;
+  const tile::Lane lane;
+  const i64 first = head_slot * Image::bytes;
+  char* image = static_cast<char*>(segments.transition) + first;
+  char* rest = static_cast<char*>(segments.transition_rest) + first;
+  const int row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane.g;
+#pragma unroll
+  for (int k = 0; k < keys / 8; ++k) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float* pair = state.s[0][k] + 2 * half;
+      const u32 rounded = alive ? Element::pack(pair[0], pair[1]) : 0;
+      const float2 kept = Element::unpack(rounded);
+      const u32 at = Image::at(row + half * 8, k * 8 + 2 * lane.t);
+      *reinterpret_cast<u32*>(image + at) = rounded;
+      *reinterpret_cast<u32*>(rest + at) =
+          alive ? Element::pack(pair[0] - kept.x, pair[1] - kept.y) : 0;
+    }
+    asm volatile("" ::: "memory");  // else all are computed before any is stored
+  }
+}
+
+// Column i of the identity in the warp's row i, counted from `column0`.
+KDA_DEVICE void set_identity(Chain::State& state, int column0) {
+  const tile::Lane lane;
+#pragma unroll
+  for (int k = 0; k < keys / 8; ++k) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int column = column0 + lane.g + e / 2 * 8;
+      const int key = k * 8 + 2 * lane.t + e % 2;
+      state.s[0][k][e] = key == column && key < shape.key_dim ? 1.0F : 0.0F;
+    }
+  }
+}
+
+// What a block works on.
+struct Part {
+  int unit, head;
+  i64 slot;  // of its segment
+  Segment segment;
+
+  // By the block's index as it stands there: a chain leaves no register to hold this across it.
+  // V columns come first where they have units of their own.
+  static KDA_DEVICE Part here(const abi::segments::Args& args) {
+    const u32 heads = args.chain.in.value_heads;
+    const u32 block = ptx::block_now();
+    const i64 slot = block / heads;
+    return {static_cast<int>(blockIdx.y), static_cast<int>(block % heads), slot,
+            segment_at<shape>(args.chain.in, slot, SegmentTokens(args.segments.chunks * chunk))};
+  }
+
+  KDA_DEVICE i64 head_slot(const abi::Inputs& in) const { return slot * in.value_heads + head; }
+
+  // Tiles of 64 columns of its own, V's and T's; -1: none.
+  KDA_DEVICE int value_tile() const { return unit < Tiles::count ? unit : -1; }
+  KDA_DEVICE int key_tile() const {
+    const int tile = tune.warpgroups == 2 ? unit : unit - Tiles::count;
+    return segment.index > 0 && tile < keys / 64 ? tile : -1;
+  }
+  KDA_DEVICE bool is_idle() const {
+    return !segment.exists() || (value_tile() < 0 && key_tile() < 0);
+  }
+
+  // tile: of V's or of T's.
+  KDA_DEVICE Task task(int of_chunks, int tile) const {
+    Task task;
+    task.sequence = segment.sequence;
+    task.n = segment.n;
+    task.head = head;
+    task.value0 = tile * 64;
+    const int chunks = static_cast<int>((segment.sequence.length() + chunk - 1) / chunk);
+    const int before = segment.index * of_chunks;  // chunks
+    task.first = static_cast<i64>(before) * chunk;
+    task.slot = first_slot(segment.sequence.begin, segment.n, chunk) + before;
+    task.chunks = smaller(chunks - before, of_chunks);
+    return task;
+  }
+};
+
+// Shared address of how many chunks consumers of the identity leave, 0 while they go on; set before
+// they give the last one's slot back.
+KDA_DEVICE u32 stop_of(const Chain::Ring& ring) { return ring.barriers + 2 * Chain::stages * 8; }
+
+// Rows of 64 V columns, in the first half of a slot's rows where there are two.
+struct HalfRows : Chain {
+  static constexpr int columns = 64;
+};
+
+// Rows on their way through the walk: v, and o; q~ from the other half, or from where o would lie.
+class WalkedRows {
+  using Rows = chunk_wgmma::Rows<HalfRows>;
+  static constexpr int units = 8;  // of 16 bytes, a row of q~
+  static constexpr int lanes = 32 * Chain::row_warps;
+  static constexpr u32 queries_at = tune.warpgroups == 2 ? 128 : 0;  // bytes within a row
+
+ public:
+  KDA_DEVICE WalkedRows(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
+                        int warp)
+      : ring_(ring),
+        has_values_(part.value_tile() >= 0),
+        has_queries_(part.key_tile() >= 0),
+        lane_(warp * 32 + static_cast<int>(threadIdx.x) % 32),
+        task_(part.task(args.segments.chunks, larger(part.value_tile(), 0))),
+        vectored_(is_vectored<Chain::type>(args.chain.in.v, Chain::values) &&
+                  is_vectored<Chain::type>(args.chain.out.o, Chain::values)),
+        v_(args.chain.in.v, task_, warp, vectored_),
+        o_(args.chain.out.o, task_, warp, vectored_),
+        query_stride_(static_cast<i64>(args.chain.in.value_heads) * Queries::bytes),
+        query_(static_cast<char*>(args.segments.queries) +
+               (task_.slot * args.chain.in.value_heads + task_.head) * Queries::bytes +
+               larger(part.key_tile(), 0) * Queries::panel_bytes) {}
+
+  KDA_DEVICE void load(u32 to, u32 barrier) const {
+    if (has_values_) {
+      v_.load(to, barrier);
+    } else {
+      ptx::mbarrier_arrive(barrier);
+    }
+  }
+  KDA_DEVICE void loaded() { v_.next(); }
+
+  KDA_DEVICE void store(u32 from) const {
+    if (has_values_) o_.store(from);
+    if (!has_queries_ || has_ended()) return;
+#pragma unroll 4
+    for (int i = lane_; i < chunk * units; i += lanes) {
+      const int row = i / units;
+      const int column = i % units * 8;
+      const float4 x =
+          ptx::ld_shared_f32x4(from + row * Chain::value_row + queries_at + column * 2);
+      *reinterpret_cast<float4*>(query_ +
+                                 Queries::at(static_cast<u32>(row), static_cast<u32>(column))) = x;
+    }
+  }
+  KDA_DEVICE void stored() {
+    o_.next();
+    query_ += query_stride_;
+    ++number_;
+  }
+
+  // Whether nothing more will come.
+  KDA_DEVICE bool is_over() const { return tune.warpgroups == 1 && has_queries_ && has_ended(); }
+
+ private:
+  // Whether the chunk has no q~.
+  KDA_DEVICE bool has_ended() const {
+    const u32 left = ptx::ld_shared_u32(stop_of(ring_));
+    return left != 0 && number_ >= task_.chunks - static_cast<int>(left);
+  }
+
+  const Chain::Ring& ring_;
+  bool has_values_, has_queries_;
+  int lane_;
+  int number_ = 0;  // of the chunk to be stored
+  Task task_;
+  bool vectored_;
+  Rows v_, o_;
+  i64 query_stride_;
+  char* query_;
+};
+
+KDA_DEVICE void produce(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
+                        const Task& task, int number) {
+  if (number > 0) {
+    WalkedRows rows(ring, args, part, number - 1);
+    struct From {
+      WalkedRows& rows;
+      KDA_DEVICE void load(u32 to, u32 barrier) const { rows.load(to, barrier); }
+      KDA_DEVICE void next() const { rows.loaded(); }
+    } from{rows};
+    struct To {
+      WalkedRows& rows;
+      KDA_DEVICE void store(u32 at) const { rows.store(at); }
+      KDA_DEVICE void next() const { rows.stored(); }
+    } to{rows};
+    chunk_wgmma::move_rows<Chain>(ring, {}, from, to, task.chunks,
+                                  [&](int) { return rows.is_over(); });
+    return;
+  }
+  // A second warpgroup goes on where T has come to nothing.
+  const int fed = chunk_wgmma::feed<Chain>(ring, args.chain, task, [&] {
+    return tune.warpgroups == 1 && ptx::ld_shared_u32(stop_of(ring)) != 0;
+  });
+  // Nothing may land once the block has ended, whether or not it is still wanted.
+  if (threadIdx.x % 32 == 0 && fed < task.chunks) {
+    Chain::Cursor landing;
+    for (int i = 0; i < fed; ++i) {
+      if (i >= fed - Chain::stages) ring.wait_full(landing);
+      landing.next();
+    }
+  }
+}
+
+// What a warpgroup's columns are: those of the identity, with v = 0, or V columns.  Told by where
+// it stands, as no register is left to hold it.
+struct Columns {
+  const Chain::Ring& ring;
+
+  static KDA_DEVICE bool are_identity() {
+    return tune.warpgroups == 2 ? ptx::thread_now() >= 128
+                                : static_cast<int>(blockIdx.y) >= Tiles::count;
+  }
+  static KDA_DEVICE bool brings_values() { return !are_identity(); }
+  KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
+    if (left % 4 != 3 || !are_identity() || is_alive(state.s[0])) return true;
+    if (threadIdx.x % 128 == 0) ptx::st_shared_u32(stop_of(ring), static_cast<u32>(left));
+    return false;
+  }
+};
+
+// This thread's warp's first column within its tile.
+KDA_DEVICE int warp_column() { return static_cast<int>(ptx::thread_now()) % 128 / 32 * 16; }
+
+KDA_DEVICE void begin_state(Chain::State& state, const abi::segments::Args& args, const Part& part,
+                            bool identity) {
+  if (identity) {
+    set_identity(state, part.key_tile() * 64 + warp_column());
+  } else if (shape.initial_state && part.segment.index == 0) {
+    state.load(args.chain.out.initial_state,
+               static_cast<i64>(part.segment.n) * args.chain.in.value_heads + part.head,
+               part.value_tile() * 64 + warp_column());
+  } else {
+    state.clear();
+  }
+}
+
+// left: chunks that the chain did not go, as T had come to nothing.
+KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args, const Part& part,
+                            bool identity, int left) {
+  const i64 head_slot = part.head_slot(args.chain.in);
+  const bool wanted = shape.final_state || !part.segment.last();
+  if (identity) {
+    const int tile = part.key_tile();
+    if (wanted) store_transition(args.segments, head_slot, tile * 64, state, left == 0);
+    if (threadIdx.x % 128 == 0) {
+      const int chunks = part.task(args.segments.chunks, tile).chunks;
+      args.segments.known[head_slot * 2 + tile] = {chunks - left, left == 0 ? 1 : 0};
+    }
+    return;
+  }
+  const int tile = part.value_tile();
+  if (wanted && part.segment.count == 1) {
+    state.store(args.chain.out.final_state,
+                static_cast<i64>(part.segment.n) * args.chain.in.value_heads + part.head,
+                tile * 64 + warp_column());
+  } else if (wanted) {
+    segments::store_tile(state.s[0], Tiles::at(args.segments, head_slot, tile));
+    const bool finite = __all_sync(0xffffffffU, is_finite(state.s[0]));
+    args.segments.finite[(head_slot * Tiles::count + tile) * 4 + warp_column() / 16] = finite;
+  }
+}
+
+// Gives back the task's last `left` chunks unread, that others of the block may go on.
+KDA_DEVICE void pass(const Chain::Ring& ring, int chunks, int left) {
+  Chain::Cursor here{(chunks - left) % Chain::stages,
+                     static_cast<u32>((chunks - left) / Chain::stages % 2)};
+#pragma unroll 1
+  for (; left > 0; --left) {
+    ring.wait_full(here);
+    ring.release(here);
+    here.next();
+  }
+}
+
+KDA_DEVICE void consume(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
+                        const Task& task, bool identity) {
+  int left = task.chunks;
+  if ((identity ? part.key_tile() : part.value_tile()) >= 0) {
+    Chain::State state;
+    begin_state(state, args, part, identity);
+    left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state, Columns{ring});
+    leave_state(state, args, Part::here(args), identity, left);
+  }
+  if (tune.warpgroups == 2 && left > 0) {
+    pass(ring, Part::here(args).task(args.segments.chunks, 0).chunks, left);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
+    kda_segments_walk(const __grid_constant__ abi::segments::Args args) {
+  extern __shared__ __align__(1024) char memory[];
+
+  const abi::Inputs& in = args.chain.in;
+  if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
+  ptx::launch_dependents();
+  const Part part = Part::here(args);
+  if (part.is_idle()) return;
+  const Task task = part.task(args.segments.chunks, 0);
+
+  const Chain::Ring ring(memory);
+  if (threadIdx.x == 0) {
+    ring.init();
+    ptx::st_shared_u32(stop_of(ring), 0);
+  }
+  __syncthreads();
+  // The same for a whole warp, and known to be: products may not sit in divergent code.
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp < Chain::consumers / 32) {
+    consume(ring, args, part, task, tune.warpgroups == 2 ? warp >= 4 : part.value_tile() < 0);
+  } else {
+    produce(ring, args, part, task, warp - Chain::consumers / 32);
+  }
+}
+
+}  // namespace kda
