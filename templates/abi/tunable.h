@@ -7,7 +7,7 @@ template <class Tuning>
 struct Tunable {
   const char* name;
   int Tuning::*field;
-  int values[10];  // ends at the first 0
+  int values[12];  // ends at the first 0
   const char* meaning;
 };
 
