@@ -42,9 +42,11 @@ struct Stage {
   std::string entry;    // "kda_chunk_prepare", extern "C"; takes one Args by value
   std::string prelude;  // "#define KDA_SHAPE {...}\n#define KDA_TUNING {...}\n"
   unsigned threads = 0;
-  std::size_t shared_bytes = 0;    // dynamic
-  unsigned cluster = 1;            // CTAs a cluster, along x
-  bool overlaps_previous = false;  // programmatic dependent launch on the stage before
+  std::size_t shared_bytes = 0;  // dynamic
+  unsigned cluster = 1;          // CTAs a cluster, along x
+  // Programmatic dependent launch on the stage before, of a first stage on what came before the
+  // run: the kernel waits for that where it must.
+  bool overlaps_previous = false;
   std::function<void(const Run&, Launch&)>
       bind;  // must not throw, allocate or read the environment
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -36,6 +37,18 @@ Status applicable(const Problem& problem, const device::Device& device) {
     return {Code::unsupported, fmt::format("strategy segments: key_dim is {}, 33 to 128 are served "
                                            "(chunk serves the others)",
                                            problem.key_dim)};
+  }
+  // q~ is kept in the type of q, times the scale.
+  constexpr float kLeastScale = 1.0F / 128;
+  constexpr float kMostScale = 16.0F;
+  if (problem.qkv_type == DType::f16 &&
+      (!problem.l2norm_qk || problem.scale < kLeastScale || problem.scale > kMostScale)) {
+    return {
+        Code::unsupported,
+        fmt::format("strategy segments: qkv_type is f16 with l2norm_qk = {} and scale = {}; f16 "
+                    "is served with l2norm_qk and a scale of {} to {} (chunk_wgmma serves the "
+                    "others)",
+                    problem.l2norm_qk, problem.scale, kLeastScale, kMostScale)};
   }
   return {};
 }

@@ -32,6 +32,17 @@ constexpr Tunable<Tuning> tunables[] = {
     {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6, 7}, "chunks in flight, walk stage"},
 };
 
+// Kernels divide by a segment's tokens by a shift (base/segment.cuh).
+constexpr bool segments_are_powers_of_two() {
+  for (const Tunable<Tuning>& row : tunables) {
+    for (const int value : row.values) {
+      if (row.field == &Tuning::segment && (value & (value - 1)) != 0) return false;
+    }
+  }
+  return true;
+}
+static_assert(segments_are_powers_of_two());
+
 // What the walk stage is specialised on.
 constexpr chunk_wgmma::Tuning chain_of(const Tuning& tuning) {
   return {tuning.chunk, tuning.prepare_threads, tuning.warpgroups, tuning.load_stages};

@@ -10,8 +10,8 @@
 // With short_tokens it is the last stage of a strategy of chunks and serves the sequences that
 // those left.  It runs beside the stage before: it touches nothing of that one's, and is launched
 // once every block of it has begun, so that whatever came before the first stage, which starts
-// after all of that, has ended.  Only the last block waits, at its end, so that the run does not
-// end before its chunks.
+// after all of that or waits for it, has ended.  Only the last block waits, at its end, so that the
+// run does not end before its chunks.
 #ifndef KDA_SHAPE
 #define KDA_SHAPE \
   {}

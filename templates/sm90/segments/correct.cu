@@ -4,13 +4,14 @@
 // its part is each block's own work.  One warpgroup holds S^T as accumulators, in f32.  T and S
 // enter their product as a bf16 and what it lost, three products for one, so that what it adds is
 // of the order of 2^-17 and not of the 2^-9 of a factor.
+#include "abi/chunk_wgmma.h"
 #include "abi/segments.h"
 #include "abi/shape.h"
 #include "base/element.cuh"
 #include "base/segment.cuh"
 #include "base/tensor.cuh"
+#include "base/types.cuh"
 #include "base/varlen.cuh"
-#include "ptx/barrier.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/dependent.cuh"
 #include "ptx/mbarrier.cuh"
@@ -80,6 +81,7 @@ struct Correction {
   };
   using Cursor = Place<stages>;
   using Step = Place<2>;
+  static_assert(stages > 2, "the two would be one type");
 
   // Two steps of the state, or in their place a ring of q~; rows of o; barriers, full and empty.
   struct Ring {

@@ -5,10 +5,13 @@
 // with v = 0, give q~ and the transition T.  The first segment starts from the initial state and
 // needs neither of these.  A warpgroup has 64 columns.  A unit of two has V columns and K columns,
 // which take as long as each other or, once T has come to nothing, no time at all.
+#include "abi/chunk_wgmma.h"
 #include "abi/segments.h"
 #include "abi/shape.h"
+#include "base/element.cuh"
 #include "base/segment.cuh"
 #include "base/tensor.cuh"
+#include "base/types.cuh"
 #include "base/varlen.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/dependent.cuh"
@@ -45,7 +48,7 @@ using Queries = tile::Shared<shape.qkv_type, chunk, keys>;  // an image of q~
 using Image = tile::Shared<abi::DType::bf16, keys, keys>;   // of T^T
 static_assert(Queries::bytes == abi::segments::query_bytes(shape, chunk));
 
-// T below this is nothing: times the largest state, it is below the last bit of the smallest.
+// T below this is nothing: times a state 2^40 as large as another, it is below that one's last bit.
 constexpr u32 nothing = (127U - 64U) << 23;  // 2^-64
 
 // Whether any of the warpgroup's columns is more than nothing; NaN is.
@@ -262,8 +265,9 @@ KDA_DEVICE void produce(const Chain::Ring& ring, const abi::segments::Args& args
   const int fed = chunk_wgmma::feed<Chain>(ring, args.chain, task, [&] {
     return tune.warpgroups == 1 && ptx::ld_shared_u32(stop_of(ring)) != 0;
   });
-  // Nothing may land once the block has ended, whether or not it is still wanted.
-  if (threadIdx.x % 32 == 0 && fed < task.chunks) {
+  // Nothing may land once the block has ended, whether or not it is still wanted, and whether or
+  // not all had been fed when the consumers ended.
+  if (tune.warpgroups == 1 && threadIdx.x % 32 == 0) {
     Chain::Cursor landing;
     for (int i = 0; i < fed; ++i) {
       if (i >= fed - Chain::stages) ring.wait_full(landing);
