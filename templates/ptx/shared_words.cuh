@@ -1,24 +1,9 @@
-// Words of shared memory that one thread leaves for others, what computes their addresses where it
-// stands, and 16 bytes at once.
+// Words of shared memory that one thread leaves for others, and 16 bytes at once.
 #pragma once
 
 #include "base/types.cuh"
 
 namespace kda::ptx {
-
-// threadIdx.x, read where it stands: what follows from it is not computed ahead of loops.
-KDA_DEVICE u32 thread_now() {
-  u32 r;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(r));
-  return r;
-}
-
-// The same of blockIdx.x.
-KDA_DEVICE u32 block_now() {
-  u32 r;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(r));
-  return r;
-}
 
 KDA_DEVICE u32 ld_shared_u32(u32 address) {
   u32 r;

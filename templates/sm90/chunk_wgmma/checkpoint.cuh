@@ -5,6 +5,7 @@
 #include "base/slots.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/shared_words.cuh"
+#include "ptx/special_registers.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
 
 namespace kda::chunk_wgmma {

@@ -17,6 +17,7 @@
 #include "ptx/dependent.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_words.cuh"
+#include "ptx/special_registers.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
 #include "sm90/chunk_wgmma/consumer.cuh"
 #include "sm90/chunk_wgmma/producer.cuh"
