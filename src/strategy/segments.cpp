@@ -182,15 +182,15 @@ class SegmentSlices {
   }
 
   abi::segments::Segments at(std::byte* workspace) const {
-    abi::segments::Segments segments;
-    segments.states = reinterpret_cast<float*>(workspace + states_);
-    segments.transition = workspace + transition_;
-    segments.transition_rest = workspace + transition_rest_;
-    segments.known = reinterpret_cast<abi::segments::Transition*>(workspace + known_);
-    segments.finite = reinterpret_cast<signed char*>(workspace + finite_);
-    segments.queries = workspace + queries_;
-    segments.chunks = chunks_;
-    return segments;
+    return {
+        .states = reinterpret_cast<float*>(workspace + states_),
+        .transition = workspace + transition_,
+        .transition_rest = workspace + transition_rest_,
+        .known = reinterpret_cast<abi::segments::Transition*>(workspace + known_),
+        .finite = reinterpret_cast<signed char*>(workspace + finite_),
+        .queries = workspace + queries_,
+        .chunks = chunks_,
+    };
   }
 
  private:
@@ -311,12 +311,12 @@ class Stages {
   }
 
   abi::segments::Args args(const Run& run) const {
-    abi::segments::Args args;
-    args.chain.in = problem::inputs_of(problem_, run.forward);
-    args.chain.out = problem::outputs_of(problem_, run.forward);
-    args.chain.factors = factors_.at(run);
-    args.segments = segments_.at(run.workspace);
-    return args;
+    return {
+        .chain = {.in = problem::inputs_of(problem_, run.forward),
+                  .out = problem::outputs_of(problem_, run.forward),
+                  .factors = factors_.at(run)},
+        .segments = segments_.at(run.workspace),
+    };
   }
 
   Problem problem_;
