@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The experiments behind the Hopper kernels' design: builds every one with nvcc and runs it on the
-# GPU, some 40 s in all.  Each prints one JSON object a line; they are kept in
+# GPU, some 50 s in all.  Each prints one JSON object a line; they are kept in
 # ${OUT:-/tmp}/experiments.jsonl and its tables printed last by table.py.  `--build` only builds.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -15,7 +15,8 @@ build() {  # build <program> <source> <options...>
   [[ -x $built/$program ]]
 }
 
-programs=(wgmma cluster feed pipes rewrite vote_16 vote_32 groups_1 groups_4 chain_16 chain_32 chain_64)
+programs=(wgmma cluster feed pipes launch rewrite vote_16 vote_32 groups_1 groups_4)
+programs+=(chain_16 chain_32 chain_64)
 pids=()
 for program in "${programs[@]}"; do
   chunk=${program#*_}
