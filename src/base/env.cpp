@@ -35,6 +35,8 @@ constexpr Variable variables[] = {
      "the loaded one, CUDA_HOME, CUDA_PATH, the loader's, /usr/local/cuda*, Python's"},
     {"KDA_LIBCUDA_PATH", "libcuda to use; no other is tried", "libcuda.so.1"},
     {"KDA_JIT_THREADS", "kernels compiled at once, 1..1024", "as many as cores"},
+    {"KDA_KEEP_GRAPHS", "0: plans of several kernels launch them one by one, never as a kept graph",
+     "1"},
     {"KDA_INTRA_THREADS", "kda_prefill_f32 only: threads a block of the stage inside the chunks",
      "the planner's"},
     {"KDA_INTER_THREADS", "the same of the stage across them", "the planner's"},

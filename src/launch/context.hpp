@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <optional>
+
 #include "kda/status.hpp"
 #include "launch/driver.hpp"
 
@@ -25,7 +27,6 @@ class ContextScope {
 
  private:
   bool on_device() const;
-  bool alive() const;
   bool retain_if_primary(CUcontext context) const;
 
   const Driver& driver_;
@@ -35,5 +36,17 @@ class ContextScope {
   bool retained_ = false;
   Status status_;
 };
+
+// A context by what no later one has again: a handle may come back, of a device that was reset say.
+struct ContextName {
+  CUcontext handle = nullptr;
+  unsigned long long id = 0;
+
+  bool operator==(const ContextName&) const = default;
+};
+// Of the one that is current in this thread; none where there is none, or the driver cannot tell.
+std::optional<ContextName> current_context(const Driver& driver);
+// Whether what was made in it is still there.
+bool alive(const Driver& driver, const ContextName& name);
 
 }  // namespace kda::launch

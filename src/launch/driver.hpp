@@ -33,6 +33,9 @@ namespace kda::launch {
   REQUIRED(ThreadExchangeStreamCaptureMode)                                                       \
   REQUIRED(StreamBeginCapture) REQUIRED(StreamEndCapture)                                         \
   REQUIRED(GraphInstantiate) REQUIRED(GraphLaunch) REQUIRED(GraphExecDestroy) REQUIRED(GraphDestroy)\
+  /* what a kept graph takes; without them plans launch their kernels one by one */               \
+  OPTIONAL(CtxGetId) OPTIONAL(StreamGetCtx) OPTIONAL(GraphGetNodes) OPTIONAL(GraphUpload)         \
+  OPTIONAL(GraphKernelNodeGetParams) OPTIONAL(GraphExecKernelNodeSetParams)                       \
   REQUIRED(EventCreate) REQUIRED(EventRecord) REQUIRED(EventSynchronize)                          \
   REQUIRED(EventElapsedTime) REQUIRED(EventDestroy)
 // clang-format on

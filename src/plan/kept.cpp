@@ -13,7 +13,8 @@ namespace kda::plan {
 
 namespace {
 
-constexpr std::size_t kMaxKept = 64;  // their code takes some 100 KB of device memory each
+// Their code takes some 100 KB of device memory each; their graphs come on top.
+constexpr std::size_t kMaxKept = 64;
 
 struct Row {
   Recall recall;
@@ -61,6 +62,9 @@ Result<std::unique_ptr<const Plan::Impl>> copy_of(const Plan::Impl& plan) {
     if (Status ready = launch::Module::renew(modules, copy->device.ordinal); !ready) return ready;
   }
   for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i].module = std::move(modules[i]);
+  if (std::shared_ptr<launch::GraphPool>& graphs = copy->program.graphs; graphs != nullptr) {
+    graphs = launch::GraphPool::renewed(graphs, copy->device.ordinal);
+  }
   return std::unique_ptr<const Plan::Impl>(std::move(copy));
 }
 
@@ -68,7 +72,11 @@ std::unique_ptr<const Plan::Impl> recall(const Recall& wanted) {
   const std::shared_ptr<const Plan::Impl> kept = find(wanted);
   if (!kept) return nullptr;
   Result<std::unique_ptr<const Plan::Impl>> plan = copy_of(*kept);
-  if (plan) return *std::move(plan);
+  if (plan) {
+    const auto& graphs = (*plan)->program.graphs;
+    if (graphs != nullptr && graphs != kept->program.graphs) keep(wanted, **plan);
+    return *std::move(plan);
+  }
   base::log::info("a kept plan is made anew: " + plan.status().message());
   forget(kept);
   return nullptr;

@@ -92,12 +92,14 @@ void build_all(std::vector<Draft>& drafts, const Options& options) {
     recipes.push_back(std::move(draft.choice->recipe));
   }
   auto built = program::build_all(std::move(recipes), *device, *cache);
+  const bool keeps_graphs = base::env::flag("KDA_KEEP_GRAPHS", true);
   auto next = built.begin();
   for (Draft& draft : drafts) {
     if (!draft.choice) continue;
     Result<program::Program>& program = *next++;
     draft.status = program.status();
     if (!program) continue;
+    if (keeps_graphs) program::keep_graphs(*program, *device);
     draft.plan = std::make_unique<const Plan::Impl>(
         Plan::Impl{draft.problem, *device, *std::move(draft.choice), *std::move(program)});
   }

@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "launch/driver.hpp"
+#include "launch/relaxed_capture.hpp"
 #include "measure/failure.hpp"
 #include "measure/gpu.hpp"
 #include "tune/device_measurer.hpp"
@@ -38,24 +39,6 @@ Status check_capture(const launch::Driver& driver, Stream stream) {
   if (legacy == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return busy_capturing("a stream");
   return {};
 }
-
-// What another stream captures shall not be broken by what we do here.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const launch::Driver& driver) : driver_(driver) {
-    changed_ = driver.ThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
-  }
-  ~RelaxedCapture() {
-    if (changed_) (void)driver_.ThreadExchangeStreamCaptureMode(&mode_);
-  }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  const launch::Driver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-  bool changed_;
-};
 
 std::string now() {
   const std::time_t seconds = std::time(nullptr);
@@ -103,7 +86,7 @@ Result<tune::Record> measure(const Problem& problem, const device::Device& devic
     const std::optional<tune::Hint> hint = wisdom.find(problem, device);
     if (hint && hint->match == tune::Match::exact) return *hint->record;
   }
-  const RelaxedCapture relaxed(**driver);
+  const launch::RelaxedCapture relaxed(**driver);
   try {
     Result<tune::Record> record = search(problem, device, options, cache);
     if (!record) return record;

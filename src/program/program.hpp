@@ -1,6 +1,7 @@
 // A Recipe to loaded kernels.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "compile/nvrtc.hpp"
 #include "compose/recipe.hpp"
 #include "device/device.hpp"
+#include "launch/graph_pool.hpp"
 #include "launch/module.hpp"
 
 namespace kda::program {
@@ -24,6 +26,7 @@ struct Kernel {
 struct Program {
   compose::Recipe recipe;  // its stages moved into kernels
   std::vector<Kernel> kernels;
+  std::shared_ptr<launch::GraphPool> graphs;  // of all kernels at once; null: one by one
 };
 
 // Finds or compiles every stage, at most `threads` at once (0: as many as cores), and loads them
@@ -35,6 +38,10 @@ Result<Program> build(compose::Recipe recipe, const device::Device& device, cach
 std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
                                        const device::Device& device, cache::Cache& cache,
                                        unsigned threads = 0);
+
+// From here on enqueue() launches the stages of a loaded program at once where it can: for one that
+// runs often, as it takes time and memory of the device.
+void keep_graphs(Program& program, const device::Device& device);
 
 // Enqueues every stage of a loaded program; call's strides are filled in.
 Status enqueue(const Program& program, const compose::Run& call, CUstream_st* stream);

@@ -142,7 +142,8 @@ TEST_CASE("a size is planned once; its workspace comes and goes on the stream", 
   CHECK(driver.libraries_loaded == loaded);
   CHECK(driver.pools == 1);
   CHECK(driver.freed == 2);
-  CHECK(driver.calls - asked <= 6);  // which device, take, two launches, give back
+  // Which device, take, what stream it is, two launches, give back.
+  CHECK(driver.calls - asked <= 7);
 
   KdaPrefillIO longer = io;
   longer.seq_len = 200;

@@ -167,9 +167,68 @@ CUresult is_capturing(CUstream, CUstreamCaptureStatus* status) {
 CUresult launch(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
   int argument = 0;
   std::memcpy(&argument, parameters[0], sizeof argument);
-  fake->launches.push_back(
-      {*config, {config->attrs, config->attrs + config->numAttrs}, function, argument});
+  const FakeLaunch launch{
+      *config, {config->attrs, config->attrs + config->numAttrs}, function, argument};
+  if (!fake->graphs.capturing(config->hStream)) {
+    fake->launches.push_back(launch);
+  } else if (fake->launch_result == CUDA_SUCCESS) {
+    fake->graphs.capture(launch);
+  }
   return fake->launch_result;
+}
+CUresult context_id(CUcontext context, unsigned long long* id) {
+  if (fake->alive.count(context) == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *id = reinterpret_cast<std::uintptr_t>(context) + (fake->resets << 32);
+  return CUDA_SUCCESS;
+}
+CUresult stream_context(CUstream stream, CUcontext* context) {
+  const bool special =
+      stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  *context = special ? fake->current : fake->stream_context;
+  return *context != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+CUresult stream_create(CUstream* stream, unsigned) {
+  if (const CUresult result = current_serves(); result != CUDA_SUCCESS) return result;
+  *stream = handle<CUstream>(0x500U + static_cast<unsigned>(++fake->streams));
+  return CUDA_SUCCESS;
+}
+CUresult stream_destroy(CUstream) {
+  --fake->streams;
+  return CUDA_SUCCESS;
+}
+CUresult stream_synchronize(CUstream) { return CUDA_SUCCESS; }
+CUresult exchange_mode(CUstreamCaptureMode* mode) {
+  std::swap(*mode, fake->capture_mode);
+  return CUDA_SUCCESS;
+}
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode) { return fake->graphs.begin(stream); }
+CUresult end_capture(CUstream stream, CUgraph* graph) { return fake->graphs.end(stream, graph); }
+CUresult graph_nodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+  return fake->graphs.nodes(graph, nodes, count);
+}
+CUresult node_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* params) {
+  return fake->graphs.params(node, params);
+}
+CUresult graph_instantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  return fake->graphs.instantiate(executable, graph, fake->current);
+}
+CUresult graph_upload(CUgraphExec, CUstream) {
+  ++fake->graphs.uploads;
+  return CUDA_SUCCESS;
+}
+CUresult graph_set(CUgraphExec executable, CUgraphNode node,
+                   const CUDA_KERNEL_NODE_PARAMS* params) {
+  if (fake->set_result != CUDA_SUCCESS) return fake->set_result;
+  return fake->graphs.set(executable, node, params);
+}
+CUresult graph_launch(CUgraphExec executable, CUstream stream) {
+  if (fake->launch_result != CUDA_SUCCESS) return fake->launch_result;
+  return fake->graphs.launch(executable, stream, fake->launches);
+}
+CUresult graph_destroy(CUgraph graph) { return fake->graphs.destroy(graph); }
+CUresult executable_destroy(CUgraphExec executable) {
+  const bool alive = fake->alive.count(fake->graphs.context_of(executable)) > 0;
+  return fake->graphs.destroy(executable, alive);
 }
 
 // A call by its name: counted, refused where the test wants so, one at a time.
@@ -232,6 +291,22 @@ void* find(const char* name) {
       row<"cuMemAllocFromPoolAsync", pool_allocate>(),
       row<"cuMemFreeAsync", free_async>(),
       row<"cuStreamIsCapturing", is_capturing>(),
+      row<"cuStreamGetCtx", stream_context>(),
+      row<"cuCtxGetId", context_id>(),
+      row<"cuStreamCreate", stream_create>(),
+      row<"cuStreamDestroy_v2", stream_destroy>(),
+      row<"cuStreamSynchronize", stream_synchronize>(),
+      row<"cuThreadExchangeStreamCaptureMode", exchange_mode>(),
+      row<"cuStreamBeginCapture_v2", begin_capture>(),
+      row<"cuStreamEndCapture", end_capture>(),
+      row<"cuGraphGetNodes", graph_nodes>(),
+      row<"cuGraphKernelNodeGetParams_v2", node_params>(),
+      row<"cuGraphInstantiateWithFlags", graph_instantiate>(),
+      row<"cuGraphUpload", graph_upload>(),
+      row<"cuGraphExecKernelNodeSetParams_v2", graph_set>(),
+      row<"cuGraphLaunch", graph_launch>(),
+      row<"cuGraphDestroy", graph_destroy>(),
+      row<"cuGraphExecDestroy", executable_destroy>(),
   };
   const auto row = calls.find(name);
   return row != calls.end() ? row->second : reinterpret_cast<void*>(unsupported);

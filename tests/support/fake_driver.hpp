@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/fake_graphs.hpp"
+
 namespace kda::test {
 
 class FakeDriver {
@@ -24,14 +26,18 @@ class FakeDriver {
   CUresult init_result = CUDA_SUCCESS;
   CUresult load_result = CUDA_SUCCESS;
   CUresult launch_result = CUDA_SUCCESS;
+  CUresult set_result = CUDA_SUCCESS;       // of a kept graph's arguments
   CUresult allocate_result = CUDA_SUCCESS;  // from pools
-  bool capturing = false;                   // any stream
-  std::string missing;                      // this call does not exist
-  std::string refuse_once;                  // this call fails the next time
-  int fail_at = 0;                          // the call that makes `calls` this number fails
+  bool capturing = false;                   // any stream but those of our own captures
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // of the threads
+  std::string missing;                                               // this call does not exist
+  std::string refuse_once;  // this call fails the next time
+  int fail_at = 0;          // the call that makes `calls` this number fails
   int calls = 0;
   CUcontext current = nullptr;
   CUdevice current_device = 0;
+  CUcontext stream_context = primary(0);        // of all streams but the default ones
+  unsigned long long resets = 0;                // of devices: contexts have other ids after each
   std::set<CUcontext> alive = {own_context()};  // a primary one is while somebody retains it
 
   std::mutex mutex;  // held in every call
@@ -42,12 +48,7 @@ class FakeDriver {
     int value;
     CUdevice device;
   };
-  struct Launch {
-    CUlaunchConfig config;
-    std::vector<CUlaunchAttribute> attributes;
-    CUfunction function;
-    int argument;  // the first int of the one by-value parameter
-  };
+  using Launch = FakeLaunch;
   int primaries_retained = 0, primaries_released = 0;
   int libraries_loaded = 0, libraries_unloaded = 0;
   int functions_loaded = 0;
@@ -58,7 +59,9 @@ class FakeDriver {
   int freed = 0;                         // of them
   CUcontext context_of_load = nullptr;
   std::vector<Attribute> attributes;
-  std::vector<Launch> launches;
+  std::vector<Launch> launches;  // those of graphs too
+  int streams = 0;               // not destroyed yet
+  FakeGraphs graphs;
 
   // Contexts it hands out: a device's primary, and one that the application made.
   static CUcontext primary(CUdevice device);
