@@ -179,8 +179,9 @@ class Plan {
   // nothing between runs.
   std::size_t workspace_bytes() const noexcept;
 
-  // Enqueues the kernels on stream and returns.  Never allocates, synchronises or compiles, so it
-  // may be captured in a CUDA graph.  On invalid_argument nothing has been enqueued.
+  // Enqueues the kernels on stream and returns: several as one CUDA graph that the plan keeps where
+  // the stream is not being captured.  Never allocates, synchronises or compiles, so it may be
+  // captured in a CUDA graph.  On invalid_argument nothing has been enqueued.
   Status run(const Forward& forward, void* workspace, std::size_t workspace_bytes,
              Stream stream) const;
 

@@ -138,7 +138,7 @@ TEST_CASE("each stream has a graph to itself until none is left", "[launch]") {
   std::set<std::pair<CUstream, CUgraphExec>> pairs;
   std::set<CUgraphExec> graphs;
   for (const auto& sent : fake.launches) {
-    const CUstream own = sent.config.hStream == nullptr ? CU_STREAM_LEGACY : sent.config.hStream;
+    CUstream own = sent.config.hStream == nullptr ? CU_STREAM_LEGACY : sent.config.hStream;
     pairs.insert({own, sent.graph});
     graphs.insert(sent.graph);
   }
