@@ -119,31 +119,27 @@ bool prepares_by_group(const Problem& problem, const device::Device& device, int
          (problem.gate != Gate::bounded || problem.lower_bound >= -100.0F);
 }
 
-compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
-                                    const PrepareTuning& tuning, const FactorSlices& slices) {
-  compose::Stage stage = prepare_stage(problem, tuning, slices);
-  if (!prepares_by_group(problem, device, tuning.chunk)) return stage;
-  const abi::Shape shape = problem::shape_of(problem);
-  stage.file = "chunk/prepare_group.cu";
-  stage.entry = "kda_chunk_prepare_group";
-  stage.overlaps_previous = true;
-  stage.prelude = prelude_of(shape, {{"groups", 1}}, tuning.short_tokens);
-  stage.threads = abi::factors::threads;
-  stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape));
-  return stage;
-}
+namespace {
 
-compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
-                                    const FactorSlices& slices, const ChainBlocks& chains,
-                                    int short_tokens) {
+// Whether groups walk where nothing runs beside them.  In a pack one looks at the chunks that each
+// sequence would have if it were as long as the longest: of up to eight that is a tenth of the
+// time.
+bool walks(const Problem& problem) { return !problem.varlen || problem.max_sequences <= 8; }
+
+// By groups, on what `chains` leave of the device; flags: for a recurrence that runs beside them.
+compose::Stage walking_stage(const Problem& problem, const device::Device& device,
+                             const FactorSlices& slices, const ChainBlocks& chains,
+                             int short_tokens, bool flags) {
   const abi::Shape shape = problem::shape_of(problem);
   const int groups = abi::factors::most_groups(shape, static_cast<int>(device.shared_per_block));
   compose::Stage stage;
   stage.name = "prepare";
-  stage.file = "chunk/prepare_beside.cu";
-  stage.entry = "kda_chunk_prepare_beside";
+  stage.file = "chunk/prepare_walking.cu";
+  stage.entry = "kda_chunk_prepare_walking";
   stage.overlaps_previous = true;
-  stage.prelude = prelude_of(shape, {{"groups", groups}}, short_tokens);
+  tunable::Values values = {{"groups", groups}};
+  if (flags) values.emplace_back("flags", 1);
+  stage.prelude = prelude_of(shape, values, short_tokens);
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
   stage.shared_bytes =
       static_cast<std::size_t>(abi::factors::group_bytes(shape)) * static_cast<std::size_t>(groups);
@@ -163,6 +159,33 @@ compose::Stage prepare_beside_stage(const Problem& problem, const device::Device
         .in = problem::inputs_of(problem, run.forward), .factors = factors, .walk = walk});
   };
   return stage;
+}
+
+}  // namespace
+
+compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
+                                    const PrepareTuning& tuning, const FactorSlices& slices) {
+  if (!prepares_by_group(problem, device, tuning.chunk)) {
+    return prepare_stage(problem, tuning, slices);
+  }
+  if (walks(problem)) {
+    return walking_stage(problem, device, slices, {0, 0}, tuning.short_tokens, false);
+  }
+  const abi::Shape shape = problem::shape_of(problem);
+  compose::Stage stage = prepare_stage(problem, tuning, slices);
+  stage.file = "chunk/prepare_group.cu";
+  stage.entry = "kda_chunk_prepare_group";
+  stage.overlaps_previous = true;
+  stage.prelude = prelude_of(shape, {{"groups", 1}}, tuning.short_tokens);
+  stage.threads = abi::factors::threads;
+  stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape));
+  return stage;
+}
+
+compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
+                                    const FactorSlices& slices, const ChainBlocks& chains,
+                                    int short_tokens) {
+  return walking_stage(problem, device, slices, chains, short_tokens, true);
 }
 
 namespace {

@@ -123,7 +123,7 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
   const double chain = step * (longest_length(problem) / tuning.chunk + 1);
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max(all - static_cast<double>(chains), 1.0);
-  const double prepare = 0.93 * prepare_microseconds(problem, device, tuning.chunk) * all / left;
+  const double prepare = 0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left;
   return 14.0 + 1.05 * std::pow(std::pow(chain, 4) + std::pow(prepare, 4), 0.25);
 }
 

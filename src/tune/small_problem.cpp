@@ -9,6 +9,8 @@ namespace {
 
 // Shorter than any chunk, past one, a whole number of them, and many.
 constexpr std::int64_t kPacked[] = {1, 67, 128, 700};
+// More than eight, from which on stages differ (strategy/chunk_factors.cpp).
+constexpr std::int64_t kManyPacked[] = {1, 67, 128, 700, 3, 32, 40, 5, 96};
 constexpr std::int64_t kDense[] = {451, 451};
 constexpr int kHeads = 2;
 
@@ -19,7 +21,9 @@ SmallProblem small_problem(const Problem& problem) {
   const int group = problem.value_heads / problem.heads;
   small.problem.heads = std::min(problem.heads, kHeads);
   small.problem.value_heads = group * small.problem.heads;
-  if (problem.varlen) {
+  if (problem.varlen && problem.max_sequences > 8) {
+    small.lengths.assign(std::begin(kManyPacked), std::end(kManyPacked));
+  } else if (problem.varlen) {
     small.lengths.assign(std::begin(kPacked), std::end(kPacked));
   } else {
     small.lengths.assign(std::begin(kDense), std::end(kDense));

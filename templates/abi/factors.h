@@ -11,6 +11,7 @@ constexpr int threads = 128;  // a group
 
 struct Tuning {
   int groups = 1;        // a block, each with chunks of its own
+  int flags = 0;         // 1: one is raised for each chunk, as others wait for it
   int short_tokens = 1;  // as of chunk::PrepareTuning
 };
 
@@ -21,26 +22,22 @@ constexpr bool serves(const Shape& shape) {
          shape.l2norm_qk && !abi::chunk::beta_may_exceed_one(shape);
 }
 
-// A chunk's image (abi/chunk.h), in which k, q and g are loaded where Kd, Qd and Ak will stand.
-constexpr int buffer_bytes(const Shape& shape) {
-  const chunk::Image image = chunk::image(shape, factors::chunk);
-  const int g = factors::chunk * shape.key_dim * bytes_of(shape.gate_type);
-  return image.ak + g > image.bytes ? image.ak + g : image.bytes;
-}
+// A chunk's image (abi/chunk.h), in which k and q are loaded where Kd and Qd will stand.
+constexpr int buffer_bytes(const Shape& shape) { return chunk::image(shape, factors::chunk).bytes; }
 
 // What the group works in: Scratch of sm90/factors/group.cuh.
-constexpr int scratch_bytes = 4 * 5120 + 4096 + 4096 + 128;
+constexpr int scratch_bytes = 4 * 5120 + 4096 + 4096 + 128 + 32;
 
 // Dynamic shared memory of a group.
 constexpr int group_bytes(const Shape& shape) {
   return (buffer_bytes(shape) + scratch_bytes + 1023) / 1024 * 1024;
 }
 
-// Groups a block can have, given a block's shared memory and a multiprocessor's registers: of four,
-// each thread has 128, too few for 64 channels of f32 gates.
+// Groups a block can have, given its shared memory and a multiprocessor's registers: four leave each
+// thread 128, too few where half of the threads have no gate.
 constexpr int most_groups(const Shape& shape, int block_bytes) {
   const int fit = block_bytes / group_bytes(shape);
-  const int most = shape.key_dim == 64 && shape.gate_type == DType::f32 ? 3 : 4;
+  const int most = shape.key_dim == 64 ? 3 : 4;
   return fit < most ? fit : most;
 }
 

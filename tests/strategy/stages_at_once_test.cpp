@@ -263,19 +263,30 @@ TEST_CASE("stages at once are refused where they do not serve, in words", "[stra
 }
 
 TEST_CASE("stages are at once where that is expected to be faster, and where asked", "[strategy]") {
-  const auto prepare = [](const char* words, const Options& options) {
+  const auto flags = [](const char* words, const Options& options) {
     const auto choice = plan::choose(problem_in_words(words), h200(), options);
+    REQUIRE(choice);
+    return choice->recipe.stages[0].prelude.find(".flags = 1") != std::string::npos;
+  };
+  const Options own{.strategy = "chunk_wgmma"};
+  CHECK(flags("T=8192 H=24", own));        // 162 us, else some 210
+  CHECK_FALSE(flags("T=256 H=32", own));   // ends before it begins to pay
+  CHECK_FALSE(flags("T=8192 H=64", own));  // too few left to prepare
+  CHECK_FALSE(flags("T=8192 H=24", {.strategy = "chunk_wgmma", .tuning = "stages_at_once=1"}));
+  CHECK(flags("T=256 H=32", {.strategy = "chunk_wgmma", .tuning = "stages_at_once=2"}));
+}
+
+TEST_CASE("groups walk where few sequences may be much longer than others", "[strategy]") {
+  const auto prepare = [](const char* words) {
+    const auto choice = plan::choose(problem_in_words(words), h200(),
+                                     {.strategy = "chunk_wgmma", .tuning = "stages_at_once=1"});
     REQUIRE(choice);
     return choice->recipe.stages[0].file;
   };
-  const Options own{.strategy = "chunk_wgmma"};
-  CHECK(prepare("T=8192 H=24", own) == "chunk/prepare_beside.cu");  // 185 us, else 235
-  CHECK(prepare("T=256 H=32", own) == "chunk/prepare_group.cu");    // ends before it begins to pay
-  CHECK(prepare("T=8192 H=64", own) == "chunk/prepare_group.cu");   // too few left to prepare
-  CHECK(prepare("T=8192 H=24", {.strategy = "chunk_wgmma", .tuning = "stages_at_once=1"}) ==
-        "chunk/prepare_group.cu");
-  CHECK(prepare("T=256 H=32", {.strategy = "chunk_wgmma", .tuning = "stages_at_once=2"}) ==
-        "chunk/prepare_beside.cu");
+  CHECK(prepare("T=8192 H=64") == "chunk/prepare_walking.cu");
+  CHECK(prepare("T=8192 H=64 N=8 varlen=1") == "chunk/prepare_walking.cu");
+  CHECK(prepare("T=8192 H=64 N=9 varlen=1") == "chunk/prepare_group.cu");
+  CHECK(prepare("T=8192 H=64 N=9") == "chunk/prepare_walking.cu");
 }
 
 TEST_CASE("stages at once compose where they serve", "[strategy]") {

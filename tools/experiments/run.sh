@@ -10,7 +10,7 @@ built=$(mktemp -d)
 build() {  # build <program> <source> <options...>
   local program=$1 source=$2
   shift 2
-  nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I "$here/../../templates" -I "$here" \
+  nvcc -gencode=arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -std=c++20 -O3 -I "$here/../../templates" -I "$here" \
     "$@" -o "$built/$program" "$here/$source" -lcuda 2>&1 | grep -v C7517 >&2 || true
   [[ -x $built/$program ]]
 }

@@ -4,6 +4,7 @@
 #include "ptx/bulk.cuh"
 #include "ptx/dependent.cuh"
 #include "sm90/factors/factors.cuh"
+#include "sm90/factors/incoming.cuh"
 #include "sm90/factors/load.cuh"
 #include "sm90/factors/store.cuh"
 
@@ -32,14 +33,19 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
   const u32 address = ptx::shared_address(shared);
   const Factors factors(*reinterpret_cast<Scratch*>(shared + abi::factors::buffer_bytes(shape)));
   const int thread = factors.thread;
-  load_gate(thread, address, in, tile);
+  load_gate(thread, factors.shared, in, tile);
+  ptx::cp_async_commit();
   load_keys(thread, address, in, tile);
-  load_beta(thread, factors.shared.beta, in, tile);
-  const Gates gates = Gates::of(in, tile.head);
+  ptx::cp_async_commit();
+  Incoming raw;
+  raw.load(thread, in, tile);
+  ptx::cp_async_wait<1>();
+  __syncwarp();
+  const bool strong = factors.accumulate_decays(raw, in.lower_bound, tile.rows);
   ptx::cp_async_wait_all();
   __syncthreads();
 
-  factors.make_rows(shared, address, gates, tile.rows);
+  factors.make_rows(shared, address, strong);
   factors.make_writers(
       address, [] {}, [] {});
 

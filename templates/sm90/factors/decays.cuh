@@ -5,6 +5,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma.cuh"
 #include "sm90/factors/group.cuh"
+#include "sm90/factors/incoming.cuh"
 
 namespace kda {
 
@@ -13,25 +14,35 @@ constexpr float strongest_anchor = -120.0F;  // log2 decay whose inverse operand
 struct Decays : Group {
   using Group::Group;
 
-  // g to D and the per-channel decays.  A thread has two channels of one half.  Returns whether
-  // some half's decay is too strong to anchor products at its start.
-  KDA_DEVICE bool accumulate_decays(const char* g, const Gates& gates, int rows) const {
-    if (thread >= keys) return false;
-    const int half = thread / (keys / 2);
-    const int channel = gates.channel();
-    const auto& x = gates.x;
-    const auto& y = gates.y;
+  // g to D in its place and the per-channel decays, and beta; the warp's own copies of g have
+  // landed. Returns whether some half's decay is too strong to anchor products at its start.
+  KDA_DEVICE bool accumulate_decays(const Incoming& raw, float lower_bound, int rows) const {
+    if (thread < chunk) shared.beta[thread] = raw.write_strength(thread, rows);
+    const Line line{thread};
+    if (!line.exists()) return false;
+    const int half = line.half();
+    const int channel = line.channel();
+    using Gate = element<shape.gate_type>;
+    typename Gate::pair gate[half_tokens];
+    const auto* from = RawGate::at(shared, half, channel);
+#pragma unroll
+    for (int i = 0; i < half_tokens; ++i) {
+      gate[i] = *reinterpret_cast<const typename Gate::pair*>(from + i * slab);
+    }
+    __syncwarp();
+    const step::LogDecay<shape> x(raw.rate(), raw.bias[0], lower_bound);
+    const step::LogDecay<shape> y(raw.rate(), raw.bias[1], lower_bound);
     float2 total = make_float2(0.0F, 0.0F);
     float* to = &shared.slices[channel / slab][half].decay[0][channel % slab];
     constexpr int tokens = half_tokens / 2;
-#pragma unroll 1
+#pragma unroll
     for (int part = 0; part < 2; ++part) {
       const int token0 = half * half_tokens + part * tokens;
       float2 active[tokens];
 #pragma unroll
       for (int i = 0; i < tokens; ++i) {
-        const float2 raw = load_pair<shape.gate_type>(g, (token0 + i) * keys + channel);
-        active[i] = make_float2(x.activation(raw.x), y.activation(raw.y));
+        const float2 g = Gate::unpack(gate[part * tokens + i]);
+        active[i] = make_float2(x.activation(g.x), y.activation(g.y));
       }
       if (token0 + tokens > rows) {  // what does not exist does not decay
 #pragma unroll
@@ -55,12 +66,13 @@ struct Decays : Group {
 
   // The same of the decays before and after the middles.
   KDA_DEVICE bool is_strong_by_middle() const {
-    if (thread >= keys) return false;
-    const int half = thread / (keys / 2);
+    const Line line{thread};
+    if (!line.exists()) return false;
+    const int half = line.half();
     bool strong = false;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int c = Gates::channel() + i;
+      const int c = line.channel() + i;
       const float middle = shared.middle_log[half][c];
       strong |= fminf(middle, shared.whole_log[half][c] - middle) < strongest_anchor;
     }

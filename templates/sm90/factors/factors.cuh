@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/bulk.cuh"
+#include "ptx/cp_async.cuh"
 #include "sm90/factors/solve.cuh"
 #include "tile/decay.cuh"
 
@@ -10,11 +11,11 @@ namespace kda {
 struct Factors : Solve {
   using Solve::Solve;
 
-  // The buffer (its generic address and its shared one) holds raw q, k and g, visible to the whole
-  // group, and Scratch::beta the write strengths; then Kd, Qd and the decay, visible to all
-  // including the copy engine, and the scores.
-  KDA_DEVICE void make_rows(char* buffer, u32 address, const Gates& gates, int rows) const {
-    const bool strong = accumulate_decays(buffer + image.ak, gates, rows);
+  // The buffer (its generic address and its shared one) holds raw q and k, Scratch the decays and
+  // write strengths (accumulate_decays, which says whether they are strong), all visible to the
+  // whole group; then Kd, Qd and the decay, visible to all including the copy engine, and the
+  // scores.
+  KDA_DEVICE void make_rows(char* buffer, u32 address, bool strong) const {
     sum_squares(address);
     if (!any(strong)) {
       build<Anchor::start>(address, {});
@@ -35,8 +36,9 @@ struct Factors : Solve {
     meet();
   }
 
-  // Then Ak in place of Kr, and Aq.  `meanwhile` is done by the last warp, which has nothing to
-  // solve; after_solve by all, once that warp is through with it.
+  // Then Ak in place of Kr, and Aq, and whatever copies to shared memory are on their way.
+  // `meanwhile` is done by the last warp, which has nothing to solve; after_solve by all, once that
+  // warp is through with it.
   template <class Meanwhile, class AfterSolve>
   KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
                                const AfterSolve& after_solve) const {
@@ -46,6 +48,7 @@ struct Factors : Solve {
     write_ak(address + image.ak);
     write_aq(address + image.aq);
     ptx::fence_async_proxy();
+    ptx::cp_async_wait_all();
     meet();
   }
 };

@@ -49,8 +49,8 @@ using Bf16 = element<abi::DType::bf16>;
 
 // The group's scratch memory.  Parts of a union live at different times.
 struct Scratch {
-  // A warp's part of half the tokens: D of its slab, then its share of the scores' sums as its
-  // lanes hold them.
+  // A warp's part of half the tokens: raw g and then D of its slab, then its share of the scores'
+  // sums as its lanes hold them.
   union Slice {
     float decay[half_tokens][pitch];
     struct {
@@ -82,20 +82,41 @@ struct Scratch {
     float pairs[2][2][16][16];      // [half]: k k and q k where the vote failed
   };
   float beta[chunk];
+  // What a walking group's leader remembers (store.cuh), as no register is left to hold it.
+  struct Departure {
+    i64 tile;        // slot * HV + head of the tile at work
+    u32* flag;       // of that
+    u32* last_flag;  // of the one before, until it is raised; or null
+    int number;      // of tiles begun
+  } departure;
 };
 static_assert(sizeof(Scratch) <= abi::factors::scratch_bytes);
 
-// The gate constants of this thread's two channels.
-struct Gates {
-  step::LogDecay<shape> x, y;
+// Raw g in a slice: rows of a slab's channels, each slab of a warp's shifted by a row more than the
+// one before, so that lanes meet every bank.
+struct RawGate {
+  using Word = storage<shape.gate_type>;
+  static constexpr int shifts = 64 / slab;
+  static_assert((half_tokens + shifts - 1) * slab * sizeof(Word) <= sizeof(Scratch::Slice));
 
-  static KDA_DEVICE int channel() { return static_cast<int>(threadIdx.x % (keys / 2)) * 2; }
-  static KDA_DEVICE Gates of(const abi::Inputs& in, int head) {
-    const float rate = step::gate_rate<shape>(in.A_log, head);
-    const int c = channel();
-    return {{rate, step::gate_bias<shape>(in.dt_bias, head, c), in.lower_bound},
-            {rate, step::gate_bias<shape>(in.dt_bias, head, c + 1), in.lower_bound}};
+  static KDA_DEVICE Word* at(Scratch& scratch, int half, int channel) {
+    const int number = channel / slab;
+    return reinterpret_cast<Word*>(&scratch.slices[number][half]) + number % shifts * slab +
+           channel % slab;
   }
+};
+
+// Which thread's what of the gate is: two channels of a half's tokens, 64 channels a warp.  Warps
+// past the K-th thread have none.
+struct Line {
+  static constexpr int warps_a_half = keys / 64;
+
+  int thread;  // of the group
+
+  KDA_DEVICE bool exists() const { return thread < keys; }
+  KDA_DEVICE int half() const { return thread / (keys / 2); }
+  KDA_DEVICE int channel() const { return thread % (keys / 2) * 2; }
+  KDA_DEVICE int first_channel() const { return thread / 32 % warps_a_half * 64; }  // the warp's
 };
 
 struct Group {
@@ -107,23 +128,16 @@ struct Group {
 
   KDA_DEVICE explicit Group(Scratch& scratch) : shared(scratch) {}
 
-  static KDA_DEVICE int number() { return static_cast<int>(threadIdx.x) / threads; }
+  // Of the block's.
+  static KDA_DEVICE int number() {
+    return tune.groups == 1 ? 0 : static_cast<int>(threadIdx.x) / threads;
+  }
 
   // Until the whole group is here.
-  static KDA_DEVICE void meet() {
-    if constexpr (tune.groups == 1) {
-      __syncthreads();
-    } else {
-      ptx::barrier_wait(1 + number(), threads);
-    }
-  }
+  static KDA_DEVICE void meet() { ptx::barrier_wait(1 + number(), threads); }
   // The same, and whether any of its threads says so.
   static KDA_DEVICE bool any(bool vote) {
-    if constexpr (tune.groups == 1) {
-      return __syncthreads_or(vote);
-    } else {
-      return ptx::barrier_vote_any(1 + number(), threads, vote);
-    }
+    return ptx::barrier_vote_any(1 + number(), threads, vote);
   }
 
   // Address of this lane's row of the 16 x 16 piece (half, k step) of the warp's slab in an image.

@@ -1,115 +1,124 @@
-// A chunk's raw q, k, g and beta on their way to a group's shared memory.
+// A chunk's raw q and k on their way to a group's shared memory, and all of it to the L2.
 #pragma once
 
 #include "base/tensor.cuh"
-#include "base/varlen.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/flag.cuh"
 #include "sm90/factors/group.cuh"
+#include "sm90/factors/tile.cuh"
 
 namespace kda {
 
-// A chunk of one value head.
-struct Tile {
-  i64 begin = 0;  // its sequence's first token in the pack
-  i64 first = 0;  // its first token, within the sequence
-  i64 slot = 0;
-  int n = 0;
-  int head = 0;
-  int rows = 0;  // tokens that exist; 0: no such chunk
-
-  KDA_DEVICE i64 origin(const abi::Tensor& tensor, int h) const {
-    return offset_of<shape.varlen>(tensor, n, begin, h) + first * tensor.token;
-  }
-  KDA_DEVICE int qk_head() const { return head / shape.group; }
-};
-
-// Rows of K elements to shared memory in 16-byte units, or element by element where the tensor's
-// layout asks for it; missing rows as zeros.  swizzled: as a Factor image, else row after row.
-template <abi::DType element_type, bool swizzled>
+// Rows of q or k to an image in 16-byte units, or element by element where the tensor's layout asks
+// for it; missing rows as zeros.
 KDA_DEVICE void load_rows(int thread, u32 to, const abi::Tensor& tensor, i64 offset, int rows) {
-  constexpr int size = abi::bytes_of(element_type);
-  constexpr int row_units = keys * size / 16;
+  constexpr int row_units = keys / 8;
   constexpr int rows_at_once = abi::factors::threads / row_units;
   const auto at = [&](int row, int column) {
-    return to + (swizzled ? Factor::at(static_cast<u32>(row), static_cast<u32>(column))
-                          : static_cast<u32>((row * keys + column) * size));
+    return to + Factor::at(static_cast<u32>(row), static_cast<u32>(column));
   };
-  if (is_vectored<element_type>(tensor, keys)) {
-    const int column = thread % row_units * (16 / size);
+  if (is_vectored<type>(tensor, keys)) {
+    const int column = thread % row_units * 8;
     const int row0 = thread / row_units;
     const char* from =
-        static_cast<const char*>(tensor.data) + (offset + row0 * tensor.token + column) * size;
-    const i64 stride = tensor.token * (rows_at_once * size);
+        static_cast<const char*>(tensor.data) + (offset + row0 * tensor.token + column) * 2;
+    const i64 stride = tensor.token * (rows_at_once * 2);
+    static_assert(rows_at_once % 8 == 0, "their swizzle is the same");
+    u32 place = at(row0, column);
+    if (rows == chunk) {
 #pragma unroll
-    for (int i = 0; i < chunk / rows_at_once; ++i) {
-      const int row = row0 + i * rows_at_once;
+      for (int i = 0; i < chunk / rows_at_once; ++i) {
+        ptx::cp_async_16(place, from);
+        from += stride;
+        place += rows_at_once * Factor::row_bytes;
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int row = row0; row < chunk; row += rows_at_once) {
       const bool there = row < rows;
-      ptx::cp_async_16_or_zero(at(row, column), there ? from : tensor.data, there);
+      ptx::cp_async_16_or_zero(place, there ? from : tensor.data, there);
       from += stride;
+      place += rows_at_once * Factor::row_bytes;
     }
     return;
   }
-  using Word = storage<element_type>;
-  const auto* from = static_cast<const Word*>(tensor.data) + offset;
+  const auto* from = static_cast<const u16*>(tensor.data) + offset;
 #pragma unroll 1
   for (int i = thread; i < chunk * keys; i += abi::factors::threads) {
     const int row = i / keys;
     const int column = i % keys;
-    const Word x = row < rows ? from[row * tensor.token + column] : Word(0);
-    if constexpr (size == 4) {
-      ptx::st_shared_f32(at(row, column), x);
-    } else {
-      ptx::st_shared_u16(at(row, column), x);
-    }
+    ptx::st_shared_u16(at(row, column), row < rows ? from[row * tensor.token + column] : u16(0));
   }
 }
 
-// Start the copies to a group's buffer.
-KDA_DEVICE void load_gate(int thread, u32 buffer, const abi::Inputs& in, const Tile& tile) {
-  load_rows<shape.gate_type, false>(thread, buffer + image.ak, in.g, tile.origin(in.g, tile.head),
-                                    tile.rows);
-}
+// Starts the copies of k and q to a group's buffer.
 KDA_DEVICE void load_keys(int thread, u32 buffer, const abi::Inputs& in, const Tile& tile) {
-  load_rows<type, true>(thread, buffer + image.kd, in.k, tile.origin(in.k, tile.qk_head()),
-                        tile.rows);
-  load_rows<type, true>(thread, buffer + image.qd, in.q, tile.origin(in.q, tile.qk_head()),
-                        tile.rows);
+  load_rows(thread, buffer + image.kd, in.k, tile.origin(in.k, tile.qk_head()), tile.rows);
+  load_rows(thread, buffer + image.qd, in.q, tile.origin(in.q, tile.qk_head()), tile.rows);
 }
 
-// Brings a tile's rows into the L2 while the one before is worked on: a chunk takes long enough
-// for that, and no shared memory is left for a second buffer.
-template <abi::DType element_type>
-KDA_DEVICE void prefetch_rows(int thread, const abi::Tensor& tensor, i64 offset, int rows) {
-  constexpr int line = 128;
-  constexpr int size = abi::bytes_of(element_type);
-  constexpr int row_lines = keys * size / line;
+// Starts the copies of a warp's part of g to where it will make D of it.
+KDA_DEVICE void load_gate(int thread, Scratch& scratch, const abi::Inputs& in, const Tile& tile) {
+  const Line line{thread};
+  if (!line.exists()) return;
+  using Word = storage<shape.gate_type>;
+  constexpr int unit = 16 / sizeof(Word);
+  constexpr int row_units = 64 / unit;
+  constexpr int rows_at_once = 32 / row_units;
+  const int lane = thread % 32;
+  const int half = line.half();
+  const int token0 = half * half_tokens;
+  const i64 origin = tile.origin(in.g, tile.head) + token0 * in.g.token + line.first_channel();
+  const auto* data = static_cast<const Word*>(in.g.data);
+  if (is_vectored<shape.gate_type>(in.g, keys)) {
+    const int column = lane % row_units * unit;
+    const int row0 = lane / row_units;
+    const Word* from = data + origin + row0 * in.g.token + column;
+    u32 to = ptx::shared_address(RawGate::at(scratch, half, line.first_channel() + column)) +
+             row0 * slab * sizeof(Word);
+    if (tile.rows == chunk) {
 #pragma unroll
-  for (int i = 0; i < chunk * row_lines; i += abi::factors::threads) {
-    const int row = (i + thread) / row_lines;
-    if (row >= rows) return;
-    ptx::prefetch(static_cast<const char*>(tensor.data) + (offset + row * tensor.token) * size +
-                  (i + thread) % row_lines * line);
+      for (int i = 0; i < half_tokens / rows_at_once; ++i) {
+        ptx::cp_async_16(to, from);
+        from += rows_at_once * in.g.token;
+        to += rows_at_once * slab * sizeof(Word);
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int row = token0 + row0; row < token0 + half_tokens; row += rows_at_once) {
+      const bool there = row < tile.rows;
+      ptx::cp_async_16_or_zero(to, there ? from : data, there);
+      from += rows_at_once * in.g.token;
+      to += rows_at_once * slab * sizeof(Word);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int i = lane; i < half_tokens * 64; i += 32) {
+    const int row = i / 64;
+    const int column = i % 64;
+    RawGate::at(scratch, half, line.first_channel() + column)[row * slab] =
+        token0 + row < tile.rows ? data[origin + row * in.g.token + column] : Word(0);
   }
 }
 
-KDA_DEVICE void prefetch_tile(int thread, const abi::Inputs& in, const Tile& tile) {
-  prefetch_rows<shape.gate_type>(thread, in.g, tile.origin(in.g, tile.head), tile.rows);
-  prefetch_rows<type>(thread, in.k, tile.origin(in.k, tile.qk_head()), tile.rows);
-  prefetch_rows<type>(thread, in.q, tile.origin(in.q, tile.qk_head()), tile.rows);
-  if (thread < tile.rows) {
-    ptx::prefetch(static_cast<const char*>(in.beta.data) +
-                  (tile.origin(in.beta, tile.head) + thread * in.beta.token) *
-                      abi::bytes_of(shape.beta_type));
-  }
+// Brings a tile's rows into the L2 shortly before they are loaded; a warp, a row a lane.
+template <abi::DType element_type>
+KDA_DEVICE void prefetch_row(const abi::Tensor& tensor, i64 offset, int row) {
+  constexpr int size = abi::bytes_of(element_type);
+  const char* at = static_cast<const char*>(tensor.data) + (offset + row * tensor.token) * size;
+#pragma unroll
+  for (int line = 0; line < keys * size; line += 128) ptx::prefetch(at + line);
 }
 
-KDA_DEVICE void load_beta(int thread, float (&to)[chunk], const abi::Inputs& in, const Tile& tile) {
-  if (thread >= chunk) return;
-  const i64 at = tile.origin(in.beta, tile.head) + thread * in.beta.token;
-  to[thread] = thread < tile.rows
-                   ? step::write_strength<shape>(load<shape.beta_type>(in.beta.data, at))
-                   : 0.0F;
+KDA_DEVICE void prefetch_tile(const abi::Inputs& in, const Tile& tile) {
+  const int row = static_cast<int>(threadIdx.x) % 32;
+  if (row >= tile.rows) return;
+  prefetch_row<shape.gate_type>(in.g, tile.origin(in.g, tile.head), row);
+  prefetch_row<type>(in.k, tile.origin(in.k, tile.qk_head()), row);
+  prefetch_row<type>(in.q, tile.origin(in.q, tile.qk_head()), row);
 }
 
 }  // namespace kda

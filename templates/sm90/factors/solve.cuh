@@ -228,7 +228,7 @@ struct Solve : Pairs {
       shared.qk[0][lane] = diagonal_operand(0);
       shared.qk[1][lane] = diagonal_operand(1);
       shared.qk[2][lane] = below_operand(1);
-    } else if (warp == 3) {
+    } else {
       meanwhile();
     }
     meet();

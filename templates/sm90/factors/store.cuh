@@ -3,6 +3,7 @@
 
 #include "abi/chunk.h"
 #include "ptx/bulk.cuh"
+#include "ptx/flag.cuh"
 #include "sm90/factors/group.cuh"
 
 namespace kda {
@@ -33,6 +34,62 @@ struct Leaving {
   KDA_DEVICE void leave(int from, int bytes) const {
     ptx::bulk_store(to.images + tile * image.bytes + from, buffer + from, bytes);
   }
+};
+
+// Lowers a run's flags; by all threads of the grid.
+KDA_DEVICE void lower_flags(const abi::chunk::Factors& of, int value_heads) {
+  const u32 threads = gridDim.x * blockDim.x;
+  for (i64 at = blockIdx.x * blockDim.x + threadIdx.x; at < value_heads * of.slots; at += threads) {
+    of.ready[at] = 0;
+  }
+}
+
+// The images of a group that walks, and where others run beside it the flags that say that they
+// have arrived; by one thread.
+class Departures {
+ public:
+  KDA_DEVICE Departures(Scratch::Departure& memory, const abi::chunk::Factors& to, u32 buffer)
+      : at_(memory), to_(to), buffer_(buffer) {}
+
+  KDA_DEVICE void begin() { at_ = {}; }
+  // The tile that will leave next: slot * HV + head.
+  KDA_DEVICE void take(i64 tile, u32* flag) {
+    at_.tile = tile;
+    at_.flag = flag;
+    ++at_.number;
+  }
+  // Its rows, in whose place the next tile's may be loaded then.  The image before has arrived by
+  // now, so that its flag rises where nobody waits for it.
+  KDA_DEVICE void rows() {
+    raise();
+    leaving().rows();
+    ptx::bulk_store_wait_read();
+  }
+  // The rest.  The chains wait for a first tile.
+  KDA_DEVICE void writers() {
+    leaving().writers();
+    if constexpr (tune.flags == 0) return;
+    at_.last_flag = at_.flag;
+    if (at_.number == 1) raise();
+  }
+  KDA_DEVICE void end() {
+    ptx::bulk_store_wait();
+    raise();
+  }
+
+ private:
+  KDA_DEVICE Leaving leaving() const { return {to_, buffer_, at_.tile}; }
+  // Of the last image that has left.  What copies wrote is visible to who has waited for them.
+  KDA_DEVICE void raise() {
+    if (tune.flags == 0 || at_.last_flag == nullptr) return;
+    ptx::bulk_store_wait();
+    ptx::release(at_.last_flag, 1);
+    at_.last_flag = nullptr;
+  }
+
+  Scratch::Departure& at_;
+  const abi::chunk::Factors& to_;
+  u32 buffer_;
 };
 
 }  // namespace kda

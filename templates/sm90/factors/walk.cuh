@@ -1,22 +1,10 @@
 // The order in which groups take tiles.
 #pragma once
 
-#include "sm90/factors/load.cuh"
+#include "base/types.cuh"
+#include "sm90/factors/tile.cuh"
 
 namespace kda {
-
-// Chunk `number` of a sequence of which `tokens` go by chunks; no rows: it has fewer.
-KDA_DEVICE Tile tile_of(int n, int head, i64 begin, i64 tokens, int number) {
-  Tile tile;
-  tile.n = n;
-  tile.head = head;
-  tile.begin = begin;
-  tile.first = static_cast<i64>(number) * chunk;
-  tile.slot = first_slot(begin, n, chunk) + number;
-  const i64 left = tokens - tile.first;
-  tile.rows = left <= 0 ? 0 : static_cast<int>(left < chunk ? left : chunk);
-  return tile;
-}
 
 // All heads of a chunk, then the next sequence's chunk of the same number, so that no chain waits
 // for another's end.
@@ -45,23 +33,6 @@ class AbreastWalk {
   KDA_DEVICE void next() {
     advance();
     settle();
-  }
-
-  // Tells each tile of the way that begins at `first` to one of the group's threads.
-  template <class What>
-  static KDA_DEVICE void for_each(const abi::Inputs& in, const abi::chunk::Walk&, int first,
-                                  int groups, int thread, const What& what) {
-    const int chunks = longest(in);
-    for (i64 at = first + static_cast<i64>(thread) * groups;;
-         at += static_cast<i64>(Group::threads) * groups) {
-      const i64 line = at / in.value_heads;
-      if (line / in.sequences >= chunks) return;
-      const int n = static_cast<int>(line % in.sequences);
-      const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
-      const Tile tile = tile_of(n, static_cast<int>(at % in.value_heads), sequence.begin,
-                                sequence.length(), static_cast<int>(line / in.sequences));
-      if (tile.rows > 0) what(tile);
-    }
   }
 
  private:
@@ -136,16 +107,6 @@ class LongWalk {
     settle();
   }
 
-  // The same; all tiles to one thread, as a whole warp looks for sequences.
-  template <class What>
-  static KDA_DEVICE void for_each(const abi::Inputs& in, const abi::chunk::Walk& step, int first,
-                                  int, int thread, const What& what) {
-    for (LongWalk walk(in, step, first); !walk.is_over(); walk.next()) {
-      const Tile tile = walk.here();
-      if (thread == 0) what(tile);
-    }
-  }
-
  private:
   KDA_DEVICE Sequence at(int n) const {
     return sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n);
@@ -176,14 +137,6 @@ class LongWalk {
   int n_, chunks_, c_, head_;
 };
 
-template <bool only_long>
-struct WalkOf {
-  using type = AbreastWalk;
-};
-template <>
-struct WalkOf<true> {
-  using type = LongWalk;
-};
-using Walk = WalkOf<(tune.short_tokens > 1)>::type;
+using Walk = either<(tune.short_tokens > 1), LongWalk, AbreastWalk>;
 
 }  // namespace kda

@@ -1,0 +1,98 @@
+// Strategies chunk_wgmma and segments, stage 1: as prepare_group.cu, but groups walk over all tiles
+// (chunk, value head), on all multiprocessors or on those that a recurrence beside them leaves.
+// Then in the order in which the chains want them, and a flag is raised for each.  What a group
+// wants of its next tile is on its way while it ends the one before.
+#include "abi/factors.h"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/dependent.cuh"
+#include "ptx/flag.cuh"
+#include "sm90/factors/factors.cuh"
+#include "sm90/factors/incoming.cuh"
+#include "sm90/factors/load.cuh"
+#include "sm90/factors/store.cuh"
+#include "sm90/factors/walk.cuh"
+
+namespace kda {
+
+// At first the groups of a block begin one after another, each when the one before has its decays:
+// groups that all want the same at once are slower, and so they stay apart.
+struct Stagger {
+  static constexpr u32 both = 2 * abi::factors::threads;
+  static KDA_DEVICE u32 barrier(int group) { return tune.groups + group; }  // past Group's own
+
+  static KDA_DEVICE void wait() {
+    if (Group::number() > 0) ptx::barrier_wait(barrier(Group::number()), both);
+  }
+  static KDA_DEVICE void pass() {
+    if (Group::number() + 1 < tune.groups) ptx::barrier_arrive(barrier(Group::number() + 1), both);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups, 1)
+    kda_chunk_prepare_walking(const __grid_constant__ abi::chunk::PrepareArgs args) {
+  extern __shared__ __align__(1024) char shared[];
+
+  const abi::Inputs& in = args.in;
+  char* const buffer = shared + Group::number() * abi::factors::group_bytes(shape);
+  const u32 address = ptx::shared_address(buffer);
+  Factors factors(*reinterpret_cast<Scratch*>(buffer + abi::factors::buffer_bytes(shape)));
+  const int thread = factors.thread;
+  const int group = Group::number() * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+  const auto flag = [&](const Tile& tile) {
+    return args.factors.ready + tile.head * args.factors.slots + tile.slot;
+  };
+  ptx::wait_for_previous();  // before any block ends or lets others start: they need not
+  if constexpr (tune.flags != 0) {
+    // Each falls before the recurrence can start: it does once all blocks have come past here.
+    lower_flags(args.factors, in.value_heads);
+    __threadfence();
+    __syncthreads();
+  }
+  // With more than a tile each the next stage's blocks had better begin all at once: as one by one
+  // multiprocessors fall free h64 takes 465 us for 427, though each stage alone takes what it did.
+  if (tune.flags != 0 || in.value_heads * args.factors.slots <= tune.groups * gridDim.x) {
+    ptx::launch_dependents();
+  }
+
+  Walk walk(in, args.walk, group);
+  Departures departures(factors.shared.departure, args.factors, address);
+  const bool leads = thread == abi::factors::threads - 32;  // of warp 3
+  if (leads) departures.begin();
+  Incoming raw;
+  const auto load = [&] {  // of the tile where the walk stands
+    if (walk.is_over()) return;
+    load_gate(thread, factors.shared, in, walk.here());
+    load_keys(thread, address, in, walk.here());
+  };
+  load();
+  if (!walk.is_over()) raw.load(thread, in, walk.here());
+  Stagger::wait();
+  bool passes = true;
+  if (walk.is_over()) Stagger::pass();
+  ptx::cp_async_wait_all();
+  Group::meet();
+#pragma unroll 1
+  while (!walk.is_over()) {
+    const bool strong = factors.accumulate_decays(raw, in.lower_bound, walk.here().rows);
+    if (leads) {
+      const Tile tile = walk.here();
+      departures.take(tile.slot * in.value_heads + tile.head, flag(tile));
+    }
+    walk.next();
+    if (passes) Stagger::pass();
+    passes = false;
+    if (leads) ptx::bulk_store_wait_read();
+    factors.make_rows(buffer, address, strong);
+    if (!walk.is_over()) raw.load(thread, in, walk.here());
+    const auto meanwhile = [&] {
+      if (factors.warp == 2 && !walk.is_over()) prefetch_tile(in, walk.here());
+      if (leads) departures.rows();
+    };
+    factors.make_writers(address, meanwhile, load);
+    if (leads) departures.writers();
+  }
+  if (leads) departures.end();
+}
+
+}  // namespace kda
