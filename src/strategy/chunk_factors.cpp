@@ -121,11 +121,6 @@ bool prepares_by_group(const Problem& problem, const device::Device& device, int
 
 namespace {
 
-// Whether groups walk where nothing runs beside them.  In a pack one looks at the chunks that each
-// sequence would have if it were as long as the longest: of up to eight that is a tenth of the
-// time.
-bool walks(const Problem& problem) { return !problem.varlen || problem.max_sequences <= 8; }
-
 // By groups, on what `chains` leave of the device; flags: for a recurrence that runs beside them.
 compose::Stage walking_stage(const Problem& problem, const device::Device& device,
                              const FactorSlices& slices, const ChainBlocks& chains,
@@ -164,11 +159,12 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
 }  // namespace
 
 compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
-                                    const PrepareTuning& tuning, const FactorSlices& slices) {
+                                    const PrepareTuning& tuning, const FactorSlices& slices,
+                                    bool walking) {
   if (!prepares_by_group(problem, device, tuning.chunk)) {
     return prepare_stage(problem, tuning, slices);
   }
-  if (walks(problem)) {
+  if (walking) {
     return walking_stage(problem, device, slices, {0, 0}, tuning.short_tokens, false);
   }
   const abi::Shape shape = problem::shape_of(problem);

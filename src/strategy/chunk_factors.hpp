@@ -49,10 +49,11 @@ compose::Stage prepare_stage(const Problem& problem, const abi::chunk::PrepareTu
 // device is a Hopper and the problem's factors stay in 16-bit range.
 bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk);
 
-// prepare_stage, or where it serves the stage that prepares by groups: the same factors.
+// prepare_stage, or where it serves the stage that prepares by groups: the same factors.  walking:
+// a group takes one chunk after another, else there is one for each.
 compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
                                     const abi::chunk::PrepareTuning& tuning,
-                                    const FactorSlices& slices);
+                                    const FactorSlices& slices, bool walking = false);
 
 // Blocks of a recurrence beside which others run.
 struct ChainBlocks {

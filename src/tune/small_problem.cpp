@@ -9,7 +9,7 @@ namespace {
 
 // Shorter than any chunk, past one, a whole number of them, and many.
 constexpr std::int64_t kPacked[] = {1, 67, 128, 700};
-// More than eight, from which on stages differ (strategy/chunk_factors.cpp).
+// More than eight, from which on stages differ (strategy/segments.cpp).
 constexpr std::int64_t kManyPacked[] = {1, 67, 128, 700, 3, 32, 40, 5, 96};
 constexpr std::int64_t kDense[] = {451, 451};
 constexpr int kHeads = 2;

@@ -33,8 +33,8 @@ constexpr int group_bytes(const Shape& shape) {
   return (buffer_bytes(shape) + scratch_bytes + 1023) / 1024 * 1024;
 }
 
-// Groups a block can have, given its shared memory and a multiprocessor's registers: four leave each
-// thread 128, too few where half of the threads have no gate.
+// Groups a block can have, given its shared memory and a multiprocessor's registers: four leave
+// each thread 128, too few where half of the threads have no gate.
 constexpr int most_groups(const Shape& shape, int block_bytes) {
   const int fit = block_bytes / group_bytes(shape);
   const int most = shape.key_dim == 64 ? 3 : 4;

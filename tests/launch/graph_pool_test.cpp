@@ -74,6 +74,7 @@ TEST_CASE("each run's arguments and grids reach the kernels of that run, in orde
   CHECK(fake.launches.empty());
   CHECK(fake.graphs.captured == 3 * static_cast<int>(GraphPool::kStreams));
   CHECK(fake.graphs.uploads == static_cast<int>(GraphPool::kStreams));
+  fake.current = FakeDriver::primary(0);
   for (int first = 1; first < 5; ++first) {
     fake.launches.clear();
     REQUIRE(run<3>(*pool, stream(1), first));
@@ -149,6 +150,7 @@ TEST_CASE("each stream has a graph to itself until none is left", "[launch]") {
 TEST_CASE("threads never set a graph at once, whatever streams they share", "[launch]") {
   HeldDriver fake;
   const Pool pool = pool_of(2);
+  fake.current = FakeDriver::primary(0);
   std::atomic<int> by_graph{0}, one_by_one{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
@@ -181,6 +183,7 @@ TEST_CASE("threads never set a graph at once, whatever streams they share", "[la
 TEST_CASE("a graph that the driver refuses is not used again; others are", "[launch]") {
   HeldDriver fake;
   const Pool pool = pool_of(2);
+  fake.current = FakeDriver::primary(0);
   launch::forget_refusal();
   SECTION("its arguments") {
     fake.set_result = CUDA_ERROR_UNKNOWN;
@@ -198,9 +201,14 @@ TEST_CASE("a graph that the driver refuses is not used again; others are", "[lau
   CHECK(launch::refusal() == CUDA_SUCCESS);
 }
 
-TEST_CASE("a thread without a context costs a stream no graph", "[launch]") {
+// The driver ended the process when a thread without a context set a graph's arguments.
+TEST_CASE("a thread without a context sets no graph, and costs a stream none", "[launch]") {
   HeldDriver fake;
   const Pool pool = pool_of(2);
+  const int sets = fake.graphs.sets;
+  CHECK_FALSE(run(*pool, stream(1), 1));
+  CHECK(fake.graphs.sets == sets);
+  fake.current = FakeDriver::primary(0);
   fake.set_result = CUDA_ERROR_INVALID_CONTEXT;
   CHECK_FALSE(run(*pool, stream(1), 1));
   fake.set_result = CUDA_SUCCESS;
@@ -277,9 +285,10 @@ TEST_CASE("a pool is renewed in another context, and stays in its own", "[launch
   const Pool other = GraphPool::renewed(pool, 0);
   REQUIRE(other);
   CHECK(other != pool);
+  fake.current = FakeDriver::primary(0);
   CHECK(run(*other, stream(1), 1));
   CHECK_FALSE(run(*pool, stream(1), 1));
-  fake.stream_context = FakeDriver::own_context();
+  fake.stream_context = fake.current = FakeDriver::own_context();
   CHECK(run(*pool, stream(1), 1));
 }
 

@@ -82,6 +82,7 @@ int by_graph(const FakeDriver& fake) {
 TEST_CASE("runs by a graph give the kernels what runs without one do", "[plan][compile]") {
   Fresh at;
   const Made kept = make();
+  at.fake.current = FakeDriver::primary(0);
   const auto runs = [&](const Made& plan) {
     at.fake.launches.clear();
     for (const std::int64_t tokens : {256, 1, 33, 256}) {
@@ -105,6 +106,7 @@ TEST_CASE("a run in a capture, or without tokens, launches its kernels one by on
           "[plan][compile]") {
   Fresh at;
   const Made plan = make();
+  at.fake.current = FakeDriver::primary(0);
   at.fake.capturing = true;
   CHECK(run(*plan, 100, 0));
   CHECK(at.fake.launches.size() == 2);
@@ -119,10 +121,11 @@ TEST_CASE("a run in a capture, or without tokens, launches its kernels one by on
 TEST_CASE("a graph that is refused leaves the run whole, and once", "[plan][compile]") {
   Fresh at;
   const Made plan = make();
+  at.fake.current = FakeDriver::primary(0);
   SECTION("its arguments") { at.fake.set_result = CUDA_ERROR_UNKNOWN; }
   SECTION("the arguments of its second kernel") {
     at.fake.calls = 0;
-    at.fake.fail_at = 5;  // capturing? whose? which? first, second
+    at.fake.fail_at = 6;  // current? capturing? whose? which? first, second
   }
   SECTION("its launch") { at.fake.refuse_once = "cuGraphLaunch"; }
   CHECK(run(*plan, 100, 0));
@@ -187,7 +190,7 @@ TEST_CASE("a plan made again has the graphs of the one before", "[plan][compile]
   const Made four = make();
   CHECK(at.fake.graphs.captured == 2 * captured);
   CHECK(four->program.graphs == three->program.graphs);
-  at.fake.stream_context = FakeDriver::own_context();
+  at.fake.stream_context = at.fake.current = FakeDriver::own_context();
   CHECK(run(*one, 100, 0));
   CHECK(by_graph(at.fake) == 2);
   CHECK(run(*three, 100, 0));
@@ -204,6 +207,7 @@ TEST_CASE("graphs of a plan that is kept are left alone once their context is go
   ++at.fake.resets;  // it comes back under another id
   const Made again = make();
   CHECK(at.fake.graphs.executables == 2 * made);
+  at.fake.current = FakeDriver::primary(0);
   CHECK(run(*again, 100, 0));
   CHECK(by_graph(at.fake) == 2);
   plan::forget_all();

@@ -157,6 +157,19 @@ std::vector<Trial> places() {
 
 }  // namespace
 
+TEST_CASE("groups that prepare short runs walk, but past no long list of sequences", "[strategy]") {
+  const auto prepare = [](const char* words, int segment) {
+    const auto recipe = compose_with(problem_in_words(words), {.segment = segment});
+    REQUIRE(recipe);
+    return recipe->stages[0].file;
+  };
+  CHECK(prepare("T=8192 H=8", 64) == "chunk/prepare_walking.cu");
+  CHECK(prepare("T=65536 H=8", 128) == "chunk/prepare_group.cu");
+  CHECK(prepare("T=8192 H=8 N=8 varlen=1", 64) == "chunk/prepare_walking.cu");
+  CHECK(prepare("T=8192 H=8 N=9 varlen=1", 64) == "chunk/prepare_group.cu");
+  CHECK(prepare("T=8192 H=8 N=9", 64) == "chunk/prepare_walking.cu");
+}
+
 TEST_CASE("segments launches a block a segment slot, head and unit of columns", "[strategy]") {
   const Problem dense = problem_in_words("T=8192 H=8 h0=1 ht=1");
   const Tuning tuning{.segment = 16};

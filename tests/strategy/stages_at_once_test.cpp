@@ -276,19 +276,6 @@ TEST_CASE("stages are at once where that is expected to be faster, and where ask
   CHECK(flags("T=256 H=32", {.strategy = "chunk_wgmma", .tuning = "stages_at_once=2"}));
 }
 
-TEST_CASE("groups walk where few sequences may be much longer than others", "[strategy]") {
-  const auto prepare = [](const char* words) {
-    const auto choice = plan::choose(problem_in_words(words), h200(),
-                                     {.strategy = "chunk_wgmma", .tuning = "stages_at_once=1"});
-    REQUIRE(choice);
-    return choice->recipe.stages[0].file;
-  };
-  CHECK(prepare("T=8192 H=64") == "chunk/prepare_walking.cu");
-  CHECK(prepare("T=8192 H=64 N=8 varlen=1") == "chunk/prepare_walking.cu");
-  CHECK(prepare("T=8192 H=64 N=9 varlen=1") == "chunk/prepare_group.cu");
-  CHECK(prepare("T=8192 H=64 N=9") == "chunk/prepare_walking.cu");
-}
-
 TEST_CASE("stages at once compose where they serve", "[strategy]") {
   for (const auto& trials : {lengths(), walks(), gates(), places(), plain(pools())}) {
     const Tally tally = compose_only("stages at once", trials, "sm_90a", variants());
