@@ -136,8 +136,8 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
   if (flags) values.emplace_back("flags", 1);
   stage.prelude = prelude_of(shape, values, short_tokens);
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
-  stage.shared_bytes =
-      static_cast<std::size_t>(abi::factors::group_bytes(shape)) * static_cast<std::size_t>(groups);
+  stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, groups)) *
+                       static_cast<std::size_t>(groups);
   stage.bind = [problem, slices, groups, chains, apart = short_tokens > 1,
                 all = device.multiprocessors](const Run& run, Launch& launch) {
     const abi::chunk::Factors factors = slices.at(run);
@@ -174,7 +174,7 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
   stage.overlaps_previous = true;
   stage.prelude = prelude_of(shape, {{"groups", 1}}, tuning.short_tokens);
   stage.threads = abi::factors::threads;
-  stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape));
+  stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, 1));
   return stage;
 }
 

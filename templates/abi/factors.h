@@ -22,21 +22,26 @@ constexpr bool serves(const Shape& shape) {
          shape.l2norm_qk && !abi::chunk::beta_may_exceed_one(shape);
 }
 
-// A chunk's image (abi/chunk.h), in which k and q are loaded where Kd and Qd will stand.
-constexpr int buffer_bytes(const Shape& shape) { return chunk::image(shape, factors::chunk).bytes; }
+// A chunk's image (abi/chunk.h), in which k and q are loaded where Kd and Qd will stand; and g
+// where Ak will, for the one group of a block that has one chunk.
+constexpr int buffer_bytes(const Shape& shape, int groups) {
+  const chunk::Image image = chunk::image(shape, factors::chunk);
+  const int g = groups == 1 ? factors::chunk * shape.key_dim * bytes_of(shape.gate_type) : 0;
+  return image.ak + g > image.bytes ? image.ak + g : image.bytes;
+}
 
 // What the group works in: Scratch of sm90/factors/group.cuh.
 constexpr int scratch_bytes = 4 * 5120 + 4096 + 4096 + 128 + 32;
 
 // Dynamic shared memory of a group.
-constexpr int group_bytes(const Shape& shape) {
-  return (buffer_bytes(shape) + scratch_bytes + 1023) / 1024 * 1024;
+constexpr int group_bytes(const Shape& shape, int groups) {
+  return (buffer_bytes(shape, groups) + scratch_bytes + 1023) / 1024 * 1024;
 }
 
 // Groups a block can have, given its shared memory and a multiprocessor's registers: four leave
 // each thread 128, too few where half of the threads have no gate.
 constexpr int most_groups(const Shape& shape, int block_bytes) {
-  const int fit = block_bytes / group_bytes(shape);
+  const int fit = block_bytes / group_bytes(shape, 2);  // as of any that walk
   const int most = shape.key_dim == 64 ? 3 : 4;
   return fit < most ? fit : most;
 }

@@ -7,14 +7,14 @@
 #define KDA_SHAPE \
   {}
 #define KDA_TUNING \
-  { GROUPS }
+  { GROUPS, GROUPS > 1 }
 
 #include "bench.cuh"
 #include "prepare_args.cuh"
 #if GROUPS == 1
 #include "sm90/chunk/prepare_group.cu"
 #else
-#include "sm90/chunk/prepare_beside.cu"
+#include "sm90/chunk/prepare_walking.cu"
 #endif
 
 namespace {
@@ -34,7 +34,7 @@ void print(const char* how, int multiprocessors, double ms) {
 int main() {
   using namespace kda;
   abi::chunk::PrepareArgs args = bench::prepare_args(chunk);
-  const int shared = abi::factors::group_bytes(shape) * tune.groups;
+  const int shared = abi::factors::group_bytes(shape, tune.groups) * tune.groups;
 #if GROUPS == 1
   CHECK(cudaFuncSetAttribute(kda_chunk_prepare_group, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              shared));
@@ -43,15 +43,16 @@ int main() {
           kda_chunk_prepare_group<<<grid, abi::factors::threads, shared>>>(args);
         }));
 #else
-  CHECK(cudaFuncSetAttribute(kda_chunk_prepare_beside, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  CHECK(cudaFuncSetAttribute(kda_chunk_prepare_walking, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              shared));
   args.factors.ready = bench::allocate<unsigned>(args.factors.slots * bench::heads);
   for (const int blocks : {bench::multiprocessors(), 100, 84, 68}) {
     const int step = blocks * tune.groups;
     args.walk = {step % bench::heads, 0, step / bench::heads};
-    print("walking groups", blocks, bench::milliseconds([&] {
-            kda_chunk_prepare_beside<<<blocks, abi::factors::threads * tune.groups, shared>>>(args);
-          }));
+    print(
+        "walking groups", blocks, bench::milliseconds([&] {
+          kda_chunk_prepare_walking<<<blocks, abi::factors::threads * tune.groups, shared>>>(args);
+        }));
   }
 #endif
 }

@@ -4,8 +4,7 @@
 #include "ptx/bulk.cuh"
 #include "ptx/dependent.cuh"
 #include "sm90/factors/factors.cuh"
-#include "sm90/factors/incoming.cuh"
-#include "sm90/factors/load.cuh"
+#include "sm90/factors/load_alone.cuh"
 #include "sm90/factors/store.cuh"
 
 namespace kda {
@@ -31,20 +30,17 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
   tile.rows = static_cast<int>(left < chunk ? left : chunk);
 
   const u32 address = ptx::shared_address(shared);
-  const Factors factors(*reinterpret_cast<Scratch*>(shared + abi::factors::buffer_bytes(shape)));
+  const Factors factors(
+      *reinterpret_cast<Scratch*>(shared + abi::factors::buffer_bytes(shape, tune.groups)));
   const int thread = factors.thread;
-  load_gate(thread, factors.shared, in, tile);
-  ptx::cp_async_commit();
-  load_keys(thread, address, in, tile);
-  ptx::cp_async_commit();
-  Incoming raw;
-  raw.load(thread, in, tile);
-  ptx::cp_async_wait<1>();
-  __syncwarp();
-  const bool strong = factors.accumulate_decays(raw, in.lower_bound, tile.rows);
+  alone::load_gate(thread, address, in, tile);
+  alone::load_keys(thread, address, in, tile);
+  alone::load_beta(thread, factors.shared.beta, in, tile);
+  const Gates gates = Gates::of(in, tile.head);
   ptx::cp_async_wait_all();
   __syncthreads();
 
+  const bool strong = factors.accumulate_decays(shared + image.ak, gates, tile.rows);
   factors.make_rows(shared, address, strong);
   factors.make_writers(
       address, [] {}, [] {});

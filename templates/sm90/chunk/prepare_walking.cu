@@ -34,9 +34,10 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
   extern __shared__ __align__(1024) char shared[];
 
   const abi::Inputs& in = args.in;
-  char* const buffer = shared + Group::number() * abi::factors::group_bytes(shape);
+  char* const buffer = shared + Group::number() * abi::factors::group_bytes(shape, tune.groups);
   const u32 address = ptx::shared_address(buffer);
-  Factors factors(*reinterpret_cast<Scratch*>(buffer + abi::factors::buffer_bytes(shape)));
+  Factors factors(
+      *reinterpret_cast<Scratch*>(buffer + abi::factors::buffer_bytes(shape, tune.groups)));
   const int thread = factors.thread;
   const int group = Group::number() * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
   const auto flag = [&](const Tile& tile) {

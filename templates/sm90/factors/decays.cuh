@@ -14,34 +14,23 @@ constexpr float strongest_anchor = -120.0F;  // log2 decay whose inverse operand
 struct Decays : Group {
   using Group::Group;
 
-  // g to D in its place and the per-channel decays, and beta; the warp's own copies of g have
-  // landed. Returns whether some half's decay is too strong to anchor products at its start.
-  KDA_DEVICE bool accumulate_decays(const Incoming& raw, float lower_bound, int rows) const {
-    if (thread < chunk) shared.beta[thread] = raw.write_strength(thread, rows);
-    const Line line{thread};
-    if (!line.exists()) return false;
-    const int half = line.half();
-    const int channel = line.channel();
-    using Gate = element<shape.gate_type>;
-    typename Gate::pair gate[half_tokens];
-    const auto* from = RawGate::at(shared, half, channel);
-#pragma unroll
-    for (int i = 0; i < half_tokens; ++i) {
-      gate[i] = *reinterpret_cast<const typename Gate::pair*>(from + i * slab);
-    }
-    __syncwarp();
-    const step::LogDecay<shape> x(raw.rate(), raw.bias[0], lower_bound);
-    const step::LogDecay<shape> y(raw.rate(), raw.bias[1], lower_bound);
+  // g of a half's tokens, by number in the half and in the chunk, to D and the decays of this
+  // thread's two channels.  Returns whether the half's decay is too strong to anchor products at
+  // its start.
+  template <int parts_unrolled, class RawPair>
+  KDA_DEVICE bool accumulate(const RawPair& raw, const step::LogDecay<shape>& x,
+                             const step::LogDecay<shape>& y, int half, int channel,
+                             int rows) const {
     float2 total = make_float2(0.0F, 0.0F);
     float* to = &shared.slices[channel / slab][half].decay[0][channel % slab];
     constexpr int tokens = half_tokens / 2;
-#pragma unroll
+#pragma unroll parts_unrolled
     for (int part = 0; part < 2; ++part) {
       const int token0 = half * half_tokens + part * tokens;
       float2 active[tokens];
 #pragma unroll
       for (int i = 0; i < tokens; ++i) {
-        const float2 g = Gate::unpack(gate[part * tokens + i]);
+        const float2 g = raw(part * tokens + i, token0 + i);
         active[i] = make_float2(x.activation(g.x), y.activation(g.y));
       }
       if (token0 + tokens > rows) {  // what does not exist does not decay
@@ -64,15 +53,49 @@ struct Decays : Group {
     return fminf(total.x, total.y) < strongest_anchor;
   }
 
-  // The same of the decays before and after the middles.
-  KDA_DEVICE bool is_strong_by_middle() const {
+  // The same of g as a tile, visible to the whole group; in few instructions, as a block's only
+  // chunk meets each for the first time.
+  KDA_DEVICE bool accumulate_decays(const char* g, const Gates& gates, int rows) const {
+    if (thread >= keys) return false;
+    const int half = thread / (keys / 2);
+    const int channel = gates.channel();
+    const auto raw = [&](int, int token) {
+      return load_pair<shape.gate_type>(g, token * keys + channel);
+    };
+    return accumulate<1>(raw, gates.x, gates.y, half, channel, rows);
+  }
+
+  // The same of g where D will stand, and beta; the warp's own copies of g have landed.
+  KDA_DEVICE bool accumulate_decays(const Incoming& coming, float lower_bound, int rows) const {
+    if (thread < chunk) shared.beta[thread] = coming.write_strength(thread, rows);
     const Line line{thread};
     if (!line.exists()) return false;
     const int half = line.half();
+    const int channel = line.channel();
+    using Gate = element<shape.gate_type>;
+    typename Gate::pair gate[half_tokens];
+    const auto* from = RawGate::at(shared, half, channel);
+#pragma unroll
+    for (int i = 0; i < half_tokens; ++i) {
+      gate[i] = *reinterpret_cast<const typename Gate::pair*>(from + i * slab);
+    }
+    __syncwarp();
+    const step::LogDecay<shape> x(coming.rate(), coming.bias[0], lower_bound);
+    const step::LogDecay<shape> y(coming.rate(), coming.bias[1], lower_bound);
+    const auto of = [&](int i, int) { return Gate::unpack(gate[i]); };
+    return accumulate<2>(of, x, y, half, channel, rows);
+  }
+
+  // The same of the decays before and after the middles.
+  KDA_DEVICE bool is_strong_by_middle() const {
+    if (thread >= keys) return false;
+    const int half = thread / (keys / 2);
+    // Found as accumulate_decays has found it, which leaves it in a register.
+    const int channel = tune.groups > 1 ? Line{thread}.channel() : Gates::channel();
     bool strong = false;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int c = line.channel() + i;
+      const int c = channel + i;
       const float middle = shared.middle_log[half][c];
       strong |= fminf(middle, shared.whole_log[half][c] - middle) < strongest_anchor;
     }

@@ -37,8 +37,8 @@ struct Factors : Solve {
   }
 
   // Then Ak in place of Kr, and Aq, and whatever copies to shared memory are on their way.
-  // `meanwhile` is done by the last warp, which has nothing to solve; after_solve by all, once that
-  // warp is through with it.
+  // `meanwhile` is done by the last two warps, which have nothing to solve; after_solve by all,
+  // once those are through with it.
   template <class Meanwhile, class AfterSolve>
   KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
                                const AfterSolve& after_solve) const {
@@ -48,7 +48,7 @@ struct Factors : Solve {
     write_ak(address + image.ak);
     write_aq(address + image.aq);
     ptx::fence_async_proxy();
-    ptx::cp_async_wait_all();
+    if constexpr (tune.groups > 1) ptx::cp_async_wait_all();
     meet();
   }
 };

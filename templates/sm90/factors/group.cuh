@@ -119,6 +119,19 @@ struct Line {
   KDA_DEVICE int first_channel() const { return thread / 32 % warps_a_half * 64; }  // the warp's
 };
 
+// The gate constants of this thread's two channels.
+struct Gates {
+  step::LogDecay<shape> x, y;
+
+  static KDA_DEVICE int channel() { return static_cast<int>(threadIdx.x % (keys / 2)) * 2; }
+  static KDA_DEVICE Gates of(const abi::Inputs& in, int head) {
+    const float rate = step::gate_rate<shape>(in.A_log, head);
+    const int c = channel();
+    return {{rate, step::gate_bias<shape>(in.dt_bias, head, c), in.lower_bound},
+            {rate, step::gate_bias<shape>(in.dt_bias, head, c + 1), in.lower_bound}};
+  }
+};
+
 struct Group {
   static constexpr int threads = abi::factors::threads;
 
@@ -128,16 +141,23 @@ struct Group {
 
   KDA_DEVICE explicit Group(Scratch& scratch) : shared(scratch) {}
 
-  // Of the block's.
-  static KDA_DEVICE int number() {
-    return tune.groups == 1 ? 0 : static_cast<int>(threadIdx.x) / threads;
-  }
+  static KDA_DEVICE int number() { return static_cast<int>(threadIdx.x) / threads; }
 
   // Until the whole group is here.
-  static KDA_DEVICE void meet() { ptx::barrier_wait(1 + number(), threads); }
+  static KDA_DEVICE void meet() {
+    if constexpr (tune.groups == 1) {
+      __syncthreads();
+    } else {
+      ptx::barrier_wait(1 + number(), threads);
+    }
+  }
   // The same, and whether any of its threads says so.
   static KDA_DEVICE bool any(bool vote) {
-    return ptx::barrier_vote_any(1 + number(), threads, vote);
+    if constexpr (tune.groups == 1) {
+      return __syncthreads_or(vote);
+    } else {
+      return ptx::barrier_vote_any(1 + number(), threads, vote);
+    }
   }
 
   // Address of this lane's row of the 16 x 16 piece (half, k step) of the warp's slab in an image.

@@ -217,7 +217,7 @@ struct Solve : Pairs {
     }
   }
 
-  // Between two meetings of the group; warp 3 has something else to do.
+  // Between two meetings of the group; warps 2 and 3 may have something else to do.
   template <class Meanwhile>
   KDA_DEVICE void solve(const Meanwhile& meanwhile) const {
     const int lane = thread % 32;
@@ -228,7 +228,7 @@ struct Solve : Pairs {
       shared.qk[0][lane] = diagonal_operand(0);
       shared.qk[1][lane] = diagonal_operand(1);
       shared.qk[2][lane] = below_operand(1);
-    } else {
+    } else if (warp == 3 || tune.groups > 1) {
       meanwhile();
     }
     meet();
