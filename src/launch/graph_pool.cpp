@@ -122,7 +122,8 @@ GraphPool::~GraphPool() {
 // again for another stream: as good as the one before, if it is of this context.
 bool GraphPool::serves(const Driver& driver, CUstream stream) const {
   if (stream == CU_STREAM_PER_THREAD || driver_ != driver_generation()) return false;
-  // A driver ends the process where a thread without a context sets a graph's arguments (580, CUDA 13).
+  // A driver ends the process where a thread without a context sets a graph's arguments (580, CUDA
+  // 13).
   CUcontext current = nullptr;
   if (driver.CtxGetCurrent(&current) != CUDA_SUCCESS || current != context_.handle) return false;
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
