@@ -121,10 +121,10 @@ bool prepares_by_group(const Problem& problem, const device::Device& device, int
 
 namespace {
 
-// By groups, on what `chains` leave of the device; flags: for a recurrence that runs beside them.
+// By groups, on what `chains` leave of the device.
 compose::Stage walking_stage(const Problem& problem, const device::Device& device,
                              const FactorSlices& slices, const ChainBlocks& chains,
-                             int short_tokens, bool flags) {
+                             const abi::factors::Tuning& tuning) {
   const abi::Shape shape = problem::shape_of(problem);
   const int groups = abi::factors::most_groups(shape, static_cast<int>(device.shared_per_block));
   compose::Stage stage;
@@ -133,12 +133,13 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
   stage.entry = "kda_chunk_prepare_walking";
   stage.overlaps_previous = true;
   tunable::Values values = {{"groups", groups}};
-  if (flags) values.emplace_back("flags", 1);
-  stage.prelude = prelude_of(shape, values, short_tokens);
+  if (tuning.flags != 0) values.emplace_back("flags", tuning.flags);
+  if (tuning.ahead == 0) values.emplace_back("ahead", tuning.ahead);
+  stage.prelude = prelude_of(shape, values, tuning.short_tokens);
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, groups)) *
                        static_cast<std::size_t>(groups);
-  stage.bind = [problem, slices, groups, chains, apart = short_tokens > 1,
+  stage.bind = [problem, slices, groups, chains, apart = tuning.short_tokens > 1,
                 all = device.multiprocessors](const Run& run, Launch& launch) {
     const abi::chunk::Factors factors = slices.at(run);
     const int sequences = std::max(run.forward.sequences, 1);
@@ -165,7 +166,7 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
     return prepare_stage(problem, tuning, slices);
   }
   if (walking) {
-    return walking_stage(problem, device, slices, {0, 0}, tuning.short_tokens, false);
+    return walking_stage(problem, device, slices, {0, 0}, {.short_tokens = tuning.short_tokens});
   }
   const abi::Shape shape = problem::shape_of(problem);
   compose::Stage stage = prepare_stage(problem, tuning, slices);
@@ -180,8 +181,9 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
 
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
                                     const FactorSlices& slices, const ChainBlocks& chains,
-                                    int short_tokens) {
-  return walking_stage(problem, device, slices, chains, short_tokens, true);
+                                    int short_tokens, bool ahead) {
+  return walking_stage(problem, device, slices, chains,
+                       {.flags = 1, .short_tokens = short_tokens, .ahead = ahead ? 1 : 0});
 }
 
 namespace {

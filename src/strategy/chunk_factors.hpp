@@ -64,10 +64,10 @@ struct ChainBlocks {
 };
 
 // The same, by groups, for a recurrence that runs beside it.  The slices have flags.  short_tokens:
-// as of abi::chunk::PrepareTuning.
+// as of abi::chunk::PrepareTuning; ahead: as of abi::factors::Tuning.
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
                                     const FactorSlices& slices, const ChainBlocks& chains,
-                                    int short_tokens);
+                                    int short_tokens, bool ahead);
 
 // Microseconds to prepare and to stream the factors: the larger of their traffic, with the inputs,
 // the outputs and the states moved once, and of the prepare stage's instructions (measured on an

@@ -115,16 +115,34 @@ double one_by_one_microseconds(const Problem& problem, const device::Device& dev
          std::max(chain, stream_microseconds(problem, device, tuning.chunk));
 }
 
-// Start and first chunk, then the slower of the chain and of what is left of the device to prepare;
-// where they are alike each waits for the other now and then (measured on an H200).
-double at_once_microseconds(const Problem& problem, const device::Device& device,
-                            const Tuning& tuning, std::int64_t chains) {
+// What both stages at once take, each for itself: the chain, and what is left of the device to
+// prepare (measured on an H200).
+struct AtOnce {
+  double chain, prepare;  // microseconds
+};
+AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
+                     std::int64_t chains) {
   const double step = tuning.warpgroups == 1 ? 0.46 : 0.73;
-  const double chain = step * (longest_length(problem) / tuning.chunk + 1);
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max(all - static_cast<double>(chains), 1.0);
-  const double prepare = 0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left;
-  return 14.0 + 1.05 * std::pow(std::pow(chain, 4) + std::pow(prepare, 4), 0.25);
+  return {step * (longest_length(problem) / tuning.chunk + 1),
+          0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left};
+}
+
+// Start and first chunk, then the slower of the two; where they are alike each waits for the other
+// now and then.
+double at_once_microseconds(const Problem& problem, const device::Device& device,
+                            const Tuning& tuning, std::int64_t chains) {
+  const AtOnce parts = at_once_parts(problem, device, tuning, chains);
+  return 14.0 + 1.05 * std::pow(std::pow(parts.chain, 4) + std::pow(parts.prepare, 4), 0.25);
+}
+
+// Whether groups bring their next tiles into the L2: what they gain is the chains' loss, which wait
+// for memory, too.  H = 16, whose chains take twice as long, 132 us with and 129 without; 12 heads
+// of 4 x 2048, which wait for prepare, 91 with and 94 without.
+bool prepares_ahead(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
+  return is_mixed(problem) || parts.chain < 1.5 * parts.prepare;
 }
 
 // The prefill of a mixed pack, and its decodes' states beside the chains; nine tenths of the
@@ -273,11 +291,11 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recipe.strategy = "chunk_wgmma";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
-  recipe.stages.push_back(tuning.stages_at_once > 1
-                              ? prepare_beside_stage(problem, device, slices,
-                                                     chain_blocks(problem, device, tuning),
-                                                     tuning.short_tokens)
-                              : hopper_prepare_stage(problem, device, prepare, slices));
+  recipe.stages.push_back(
+      tuning.stages_at_once > 1
+          ? prepare_beside_stage(problem, device, slices, chain_blocks(problem, device, tuning),
+                                 tuning.short_tokens, prepares_ahead(problem, device, tuning))
+          : hopper_prepare_stage(problem, device, prepare, slices));
 
   compose::Stage recurrence;
   recurrence.name = "recurrence";

@@ -276,6 +276,23 @@ TEST_CASE("stages are at once where that is expected to be faster, and where ask
   CHECK(flags("T=256 H=32", {.strategy = "chunk_wgmma", .tuning = "stages_at_once=2"}));
 }
 
+TEST_CASE("groups bring tiles into the L2 ahead but where the chains are slower", "[strategy]") {
+  const auto ahead = [](const char* words, const Tuning& tuning) {
+    const auto recipe = compose_with(problem_in_words(words), tuning);
+    INFO(words << ": " << recipe.status().message());
+    REQUIRE(recipe);
+    return recipe->stages[0].prelude.find(".ahead = 0") == std::string::npos;
+  };
+  const Tuning one{.stages_at_once = 2};
+  const Tuning two{.warpgroups = 2, .stages_at_once = 2};
+  CHECK_FALSE(ahead("T=8192 H=16", one));  // 129 us, else 132
+  CHECK(ahead("T=8192 H=24", one));        // 154 us, else 160
+  CHECK(ahead("T=8192 H=32", two));        // as many microseconds either way
+  CHECK(ahead("T=8192 H=12 N=4", two));    // 91 us, else 94
+  CHECK(ahead("T=8192 H=16 N=257 varlen=1 mixed=1",
+              {.stages_at_once = 2, .short_tokens = 8}));  // decodes hold up the chains, too
+}
+
 TEST_CASE("stages at once compose where they serve", "[strategy]") {
   for (const auto& trials : {lengths(), walks(), gates(), places(), plain(pools())}) {
     const Tally tally = compose_only("stages at once", trials, "sm_90a", variants());

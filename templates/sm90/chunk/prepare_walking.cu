@@ -43,7 +43,26 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
   const auto flag = [&](const Tile& tile) {
     return args.factors.ready + tile.head * args.factors.slots + tile.slot;
   };
+  if constexpr (tune.flags != 0) {
+    // What comes before may still write cu_seqlens; a wrong tile's rows are brought for nothing.
+    const Walk soon(in, args.walk, group);
+    if (factors.warp == 2 && !soon.is_over()) prefetch_tile(in, soon.here());
+  }
   ptx::wait_for_previous();  // before any block ends or lets others start: they need not
+  Walk walk(in, args.walk, group);
+  Incoming raw;
+  const auto load = [&] {  // of the tile where the walk stands
+    if (walk.is_over()) return;
+    load_gate(thread, factors.shared, in, walk.here());
+    load_keys(thread, address, in, walk.here());
+  };
+  const auto begin = [&] {
+    load();
+    if (!walk.is_over()) raw.load(thread, in, walk.here());
+  };
+  // Chains wait for the first groups' tiles, whose rows take 3 us if all groups load at once.
+  constexpr bool all_at_once = tune.flags == 0;
+  if (all_at_once || Group::number() == 0) begin();
   if constexpr (tune.flags != 0) {
     // Each falls before the recurrence can start: it does once all blocks have come past here.
     lower_flags(args.factors, in.value_heads);
@@ -56,20 +75,12 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
     ptx::launch_dependents();
   }
 
-  Walk walk(in, args.walk, group);
   Departures departures(factors.shared.departure, args.factors, address);
   const bool leads = thread == abi::factors::threads - 32;  // of warp 3
   if (leads) departures.begin();
-  Incoming raw;
-  const auto load = [&] {  // of the tile where the walk stands
-    if (walk.is_over()) return;
-    load_gate(thread, factors.shared, in, walk.here());
-    load_keys(thread, address, in, walk.here());
-  };
-  load();
-  if (!walk.is_over()) raw.load(thread, in, walk.here());
+  if (!all_at_once && Group::number() != 0) begin();
   Stagger::wait();
-  bool passes = true;
+  bool first = true;
   if (walk.is_over()) Stagger::pass();
   ptx::cp_async_wait_all();
   Group::meet();
@@ -81,17 +92,19 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
       departures.take(tile.slot * in.value_heads + tile.head, flag(tile));
     }
     walk.next();
-    if (passes) Stagger::pass();
-    passes = false;
+    if (first) Stagger::pass();
     if (leads) ptx::bulk_store_wait_read();
     factors.make_rows(buffer, address, strong);
     if (!walk.is_over()) raw.load(thread, in, walk.here());
     const auto meanwhile = [&] {
-      if (factors.warp == 2 && !walk.is_over()) prefetch_tile(in, walk.here());
+      if (factors.warp == 2 && (tune.ahead != 0 || first) && !walk.is_over()) {
+        prefetch_tile(in, walk.here());
+      }
       if (leads) departures.rows();
     };
     factors.make_writers(address, meanwhile, load);
     if (leads) departures.writers();
+    first = false;
   }
   if (leads) departures.end();
 }

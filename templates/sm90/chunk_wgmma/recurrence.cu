@@ -74,7 +74,7 @@ KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
     if constexpr (shape.final_state) {
       // With checkpoints no register is left to hold the slot across the chain.
       const i64 own = shape.checkpoints ? Slots<shape>(args.out, task.n).own : slots.own;
-      state.store(Slots<shape>::at(args.out, in, own, task.head), value0());
+      state.store_paired(Slots<shape>::at(args.out, in, own, task.head), value0());
     }
   }
   if constexpr (Chain::leaves_short) {
@@ -104,6 +104,8 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     // Engines pack decodes before prefills: the last sequences are the long ones, and start first.
     if constexpr (shape.varlen) task.n = in.sequences - 1 - task.n;
     if (in.tokens == 0) ptx::wait_for_previous();
+    // The next run's prepare stage may wait where this run's has ended.
+    if constexpr (Chain::beside) ptx::launch_dependents();
     walk(memory, args, task);
   } else {
     ptx::launch_dependents();
