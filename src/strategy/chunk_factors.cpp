@@ -124,7 +124,7 @@ namespace {
 // By groups, on what `chains` leave of the device.
 compose::Stage walking_stage(const Problem& problem, const device::Device& device,
                              const FactorSlices& slices, const ChainBlocks& chains,
-                             const abi::factors::Tuning& tuning) {
+                             const abi::factors::Tuning& tuning, bool ahead) {
   const abi::Shape shape = problem::shape_of(problem);
   const int groups = abi::factors::most_groups(shape, static_cast<int>(device.shared_per_block));
   compose::Stage stage;
@@ -134,12 +134,11 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
   stage.overlaps_previous = true;
   tunable::Values values = {{"groups", groups}};
   if (tuning.flags != 0) values.emplace_back("flags", tuning.flags);
-  if (tuning.ahead == 0) values.emplace_back("ahead", tuning.ahead);
   stage.prelude = prelude_of(shape, values, tuning.short_tokens);
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, groups)) *
                        static_cast<std::size_t>(groups);
-  stage.bind = [problem, slices, groups, chains, apart = tuning.short_tokens > 1,
+  stage.bind = [problem, slices, groups, chains, ahead, apart = tuning.short_tokens > 1,
                 all = device.multiprocessors](const Run& run, Launch& launch) {
     const abi::chunk::Factors factors = slices.at(run);
     const int sequences = std::max(run.forward.sequences, 1);
@@ -148,8 +147,10 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
         static_cast<int>(std::max<std::int64_t>(std::min(all - chains.of(sequences), tiles), 1));
     const int step = blocks * groups;
     const int rows = step / problem.value_heads;
-    const abi::chunk::Walk walk = {step % problem.value_heads, apart ? 0 : rows % sequences,
-                                   apart ? rows : rows / sequences};
+    const abi::chunk::Walk walk = {.heads = step % problem.value_heads,
+                                   .sequences = apart ? 0 : rows % sequences,
+                                   .chunks = apart ? rows : rows / sequences,
+                                   .ahead = ahead ? 1 : 0};
     launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(blocks);
     launch.set(abi::chunk::PrepareArgs{
         .in = problem::inputs_of(problem, run.forward), .factors = factors, .walk = walk});
@@ -166,7 +167,8 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
     return prepare_stage(problem, tuning, slices);
   }
   if (walking) {
-    return walking_stage(problem, device, slices, {0, 0}, {.short_tokens = tuning.short_tokens});
+    return walking_stage(problem, device, slices, {0, 0}, {.short_tokens = tuning.short_tokens},
+                         true);
   }
   const abi::Shape shape = problem::shape_of(problem);
   compose::Stage stage = prepare_stage(problem, tuning, slices);
@@ -182,8 +184,8 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
                                     const FactorSlices& slices, const ChainBlocks& chains,
                                     int short_tokens, bool ahead) {
-  return walking_stage(problem, device, slices, chains,
-                       {.flags = 1, .short_tokens = short_tokens, .ahead = ahead ? 1 : 0});
+  return walking_stage(problem, device, slices, chains, {.flags = 1, .short_tokens = short_tokens},
+                       ahead);
 }
 
 namespace {

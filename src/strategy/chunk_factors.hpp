@@ -64,7 +64,7 @@ struct ChainBlocks {
 };
 
 // The same, by groups, for a recurrence that runs beside it.  The slices have flags.  short_tokens:
-// as of abi::chunk::PrepareTuning; ahead: as of abi::factors::Tuning.
+// as of abi::chunk::PrepareTuning; ahead: as of abi::chunk::Walk.
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
                                     const FactorSlices& slices, const ChainBlocks& chains,
                                     int short_tokens, bool ahead);

@@ -140,6 +140,7 @@ struct Walk {
   int heads = 0;
   int sequences = 0;
   int chunks = 0;
+  int ahead = 1;  // 0: a tile past a group's second is not brought into the L2 before its turn
 };
 
 struct PrepareArgs {

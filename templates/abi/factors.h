@@ -13,7 +13,6 @@ struct Tuning {
   int groups = 1;        // a block, each with chunks of its own
   int flags = 0;         // 1: one is raised for each chunk, as others wait for it
   int short_tokens = 1;  // as of chunk::PrepareTuning
-  int ahead = 1;         // 0: a tile past a group's second is not brought into the L2 before
 };
 
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in

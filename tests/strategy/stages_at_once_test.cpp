@@ -278,10 +278,17 @@ TEST_CASE("stages are at once where that is expected to be faster, and where ask
 
 TEST_CASE("groups bring tiles into the L2 ahead but where the chains are slower", "[strategy]") {
   const auto ahead = [](const char* words, const Tuning& tuning) {
-    const auto recipe = compose_with(problem_in_words(words), tuning);
+    const Problem problem = problem_in_words(words);
+    const auto recipe = compose_with(problem, tuning);
     INFO(words << ": " << recipe.status().message());
     REQUIRE(recipe);
-    return recipe->stages[0].prelude.find(".ahead = 0") == std::string::npos;
+    Forward forward{.tokens = problem.max_tokens, .sequences = problem.max_sequences};
+    problem::fill_strides(problem, forward);
+    compose::Launch launch;
+    recipe->stages[0].bind({forward, nullptr}, launch);
+    abi::chunk::PrepareArgs args;
+    std::memcpy(&args, launch.args, sizeof args);
+    return args.walk.ahead != 0;
   };
   const Tuning one{.stages_at_once = 2};
   const Tuning two{.warpgroups = 2, .stages_at_once = 2};

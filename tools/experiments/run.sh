@@ -15,7 +15,7 @@ build() {  # build <program> <source> <options...>
   [[ -x $built/$program ]]
 }
 
-programs=(wgmma cluster feed pipes launch rewrite vote_16 vote_32 groups_1 groups_4)
+programs=(wgmma cluster feed relay pipes launch rewrite vote_16 vote_32 groups_1 groups_4)
 programs+=(chain_16 chain_32 chain_64)
 pids=()
 for program in "${programs[@]}"; do

@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
     factors.make_rows(buffer, address, strong);
     if (!walk.is_over()) raw.load(thread, in, walk.here());
     const auto meanwhile = [&] {
-      if (factors.warp == 2 && (tune.ahead != 0 || first) && !walk.is_over()) {
+      if (factors.warp == 2 && (args.walk.ahead != 0 || first) && !walk.is_over()) {
         prefetch_tile(in, walk.here());
       }
       if (leads) departures.rows();
