@@ -160,7 +160,7 @@ bool GraphPool::launch(std::span<const Call> calls, CUstream stream) {
     result = slot->graph.set(**found, i, calls[i].grid, calls[i].args);
   }
   if (result == CUDA_SUCCESS) result = slot->graph.launch(**found, stream);
-  // Where only the thread lacks a context, a launch says so in words.
+  // Where the thread's context has gone meanwhile, a launch says so in words.
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_CONTEXT) {
     slot->taken.store(false, std::memory_order_release);
     return result == CUDA_SUCCESS;

@@ -42,9 +42,9 @@ class GraphPool {
   };
 
   // Launches a graph with these, one for each kernel.  False: nothing was enqueued, and launches
-  // one by one shall serve; so it is where a grid is empty, the stream is being captured, of
-  // another context or the thread's own default, its graph is in use by another thread, or none is
-  // left. Neither waits nor allocates.
+  // one by one shall serve; so it is where a grid is empty, the thread's context is not the pool's,
+  // the stream is being captured, of another context or the thread's own default, its graph is in
+  // use by another thread, or none is left.  Neither waits nor allocates.
   bool launch(std::span<const Call> calls, CUstream stream);
 
  private:

@@ -235,10 +235,8 @@ Status check_tuning(const Problem& problem, const device::Device& device, const 
 }
 
 // Whether groups that prepare walk: of short runs (h8 97 us for 100; h8_t65536 took 674 for 625).
-// In a pack one looks at the chunks that each sequence would have if it were as long as the
-// longest, of up to eight a tenth of the time.
 bool walks(const Problem& problem, const Tuning& tuning) {
-  return tuning.segment <= 64 && (!problem.varlen || problem.max_sequences <= 8);
+  return tuning.segment <= 64 && (!problem.varlen || problem.max_sequences <= kFewSequences);
 }
 
 // The stages after prepare.

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <numeric>
 
+#include "strategy/segments.hpp"
+
 namespace kda::tune {
 
 namespace {
 
 // Shorter than any chunk, past one, a whole number of them, and many.
 constexpr std::int64_t kPacked[] = {1, 67, 128, 700};
-// More than eight, from which on stages differ (strategy/segments.cpp).
+// More than a few, for which stages differ.
 constexpr std::int64_t kManyPacked[] = {1, 67, 128, 700, 3, 32, 40, 5, 96};
+static_assert(std::size(kManyPacked) > strategy::kFewSequences);
+static_assert(std::size(kPacked) <= strategy::kFewSequences);
 constexpr std::int64_t kDense[] = {451, 451};
 constexpr int kHeads = 2;
 
@@ -21,7 +25,7 @@ SmallProblem small_problem(const Problem& problem) {
   const int group = problem.value_heads / problem.heads;
   small.problem.heads = std::min(problem.heads, kHeads);
   small.problem.value_heads = group * small.problem.heads;
-  if (problem.varlen && problem.max_sequences > 8) {
+  if (problem.varlen && problem.max_sequences > strategy::kFewSequences) {
     small.lengths.assign(std::begin(kManyPacked), std::end(kManyPacked));
   } else if (problem.varlen) {
     small.lengths.assign(std::begin(kPacked), std::end(kPacked));

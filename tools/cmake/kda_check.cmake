@@ -27,7 +27,8 @@ if(KDA_CLANG_TIDY AND KDA_BUILD_TOOLS)
     add_custom_command(OUTPUT "${stamp}"
       COMMAND ${KDA_CLANG_TIDY} --quiet -p "${PROJECT_BINARY_DIR}" "${path}"
       COMMAND ${CMAKE_COMMAND} -E touch "${stamp}"
-      DEPENDS "${path}" "${root}/.clang-tidy" COMMENT "clang-tidy ${name}" VERBATIM)
+      DEPENDS "${path}" "${root}/.clang-tidy" "${root}/tools/.clang-tidy"
+      COMMENT "clang-tidy ${name}" VERBATIM)
     list(APPEND stamps "${stamp}")
   endforeach()
   add_custom_target(check_tidy DEPENDS ${stamps})

@@ -88,16 +88,21 @@ KDA_DEVICE void take(const Relay& relay, u32 memory, u32 barriers, int taker) {
   int slot = 0;
   u32 parity = 0;
   int number = 0;
-  for (int tile = taker; warp < 2 && tile < tiles; tile += relay.takers) {
+  int ready = 0;  // of this taker's tiles
+  for (int tile = taker; warp < 2 && tile < tiles; tile += relay.takers, ++number) {
     const u32 full = barriers + slot * 16;
     const u32 empty = full + 8;
     const u32 there = memory + slot * slot_bytes;
     char* const image = relay.images + static_cast<i64>(tile % relay.slots) * image_bytes;
     if (warp == 0) {
+      while (number == ready) {
+        const int at = tile + lane * relay.takers;
+        const bool is_ready = at < tiles && ptx::acquire(relay.ready + at) != 0;
+        const u32 waiting = __ballot_sync(0xffffffffU, !is_ready);
+        ready += waiting == 0 ? 32 : __ffs(static_cast<int>(waiting)) - 1;
+      }
+      ptx::mbarrier_wait(empty, parity ^ 1);
       if (lane == 0) {
-        while (ptx::acquire(relay.ready + tile) == 0) {
-        }
-        ptx::mbarrier_wait(empty, parity ^ 1);
         ptx::fence_async_proxy_global();
         ptx::mbarrier_arrive_expecting(full, slot_bytes);
         ptx::bulk_load(there, image, image_bytes, full);
@@ -115,7 +120,10 @@ KDA_DEVICE void take(const Relay& relay, u32 memory, u32 barriers, int taker) {
         ptx::bulk_store_commit();
         ptx::bulk_store_wait_read();
         ptx::mbarrier_arrive(empty);
-        ptx::release(relay.taken + taker * (line / 4), static_cast<u32>(++number));
+        // Without order: only the count itself counts.
+        asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(relay.taken + taker * (line / 4)),
+                     "r"(number + 1)
+                     : "memory");
       }
     }
     __syncwarp();
