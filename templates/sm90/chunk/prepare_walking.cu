@@ -43,8 +43,8 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
   const auto flag = [&](const Tile& tile) {
     return args.factors.ready + tile.head * args.factors.slots + tile.slot;
   };
-  if constexpr (tune.flags != 0) {
-    // What comes before may still write cu_seqlens; a wrong tile's rows are brought for nothing.
+  if constexpr (tune.flags != 0 && !shape.varlen) {
+    // Nothing is read that what comes before may still write: not cu_seqlens, either.
     const Walk soon(in, args.walk, group);
     if (factors.warp == 2 && !soon.is_over()) prefetch_tile(in, soon.here());
   }
