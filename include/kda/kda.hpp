@@ -182,8 +182,9 @@ class Plan {
   // Enqueues the kernels on stream and returns: several as one CUDA graph that the plan keeps where
   // the stream is not being captured.  Never allocates, synchronises or compiles, so it may be
   // captured in a CUDA graph.  On invalid_argument nothing has been enqueued.  A kernel of the
-  // caller's that is launched programmatically behind a run may begin before the run has ended, and
-  // must wait (griddepcontrol.wait) before it reads what the run writes; any other does.
+  // caller's that is launched programmatically behind a run may begin before the run has ended: it
+  // must wait (griddepcontrol.wait) before it reads what the run writes, or writes what the run
+  // reads, the workspace included.  One launched otherwise begins after the run's end.
   Status run(const Forward& forward, void* workspace, std::size_t workspace_bytes,
              Stream stream) const;
 

@@ -121,7 +121,7 @@ bool prepares_by_group(const Problem& problem, const device::Device& device, int
 
 namespace {
 
-// By groups, on what `chains` leave of the device.
+// By as many groups a block as fit, on what `chains` leave of the device; of the tuning, the rest.
 compose::Stage walking_stage(const Problem& problem, const device::Device& device,
                              const FactorSlices& slices, const ChainBlocks& chains,
                              const abi::factors::Tuning& tuning, bool ahead) {

@@ -137,9 +137,9 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
   return 14.0 + 1.05 * std::pow(std::pow(parts.chain, 4) + std::pow(parts.prepare, 4), 0.25);
 }
 
-// Whether groups bring their next tiles into the L2: what they gain is the chains' loss, which wait
-// for memory, too.  H = 16, whose chains take twice as long, 132 us with and 129 without; 12 heads
-// of 4 x 2048, which wait for prepare, 91 with and 94 without.
+// Whether groups bring their next tiles into the L2: what groups gain the chains lose, as both wait
+// for memory.  H = 16, whose chains take 1.6 times as long, 132 us with and 129 without; 12 heads
+// of 4 x 2048, whose chains wait for prepare, 91 with and 94 without.
 bool prepares_ahead(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
   return is_mixed(problem) || parts.chain < 1.5 * parts.prepare;

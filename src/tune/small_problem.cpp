@@ -11,7 +11,7 @@ namespace {
 
 // Shorter than any chunk, past one, a whole number of them, and many.
 constexpr std::int64_t kPacked[] = {1, 67, 128, 700};
-// More than a few, for which stages differ.
+// More than kFewSequences: stages differ there.
 constexpr std::int64_t kManyPacked[] = {1, 67, 128, 700, 3, 32, 40, 5, 96};
 static_assert(std::size(kManyPacked) > strategy::kFewSequences);
 static_assert(std::size(kPacked) <= strategy::kFewSequences);

@@ -133,9 +133,9 @@ struct Factors {
   long long slots = 0;
 };
 
-// From a tile of a group to its next where the prepare stage runs beside the recurrence: so many
-// heads, and carried from there sequences and chunks (sm90/factors/walk.cuh); beside a stage of
-// short sequences chunks alone.
+// How groups walk (sm90/factors/walk.cuh): from a tile to the next so many heads, and carried from
+// there sequences and chunks, beside a stage of short sequences chunks alone; and whether they look
+// ahead.
 struct Walk {
   int heads = 0;
   int sequences = 0;

@@ -1,5 +1,6 @@
 // The prepare stage beside the recurrence (chunk_wgmma, stages_at_once=2): on any host what is
 // launched and refused, on the device that no chunk is taken before it is ready.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -147,13 +148,19 @@ struct Runs {
   std::vector<Trial> trials;
   Plan plan;
 };
-Runs make_runs() {
+Runs make_runs(bool packed) {
+  std::vector<std::vector<std::int64_t>> lengths = {std::vector<std::int64_t>(24, 500)};
+  if (packed) {
+    lengths.insert(lengths.end(), {{9000, 0, 33}, {1}, {64, 700, 1, 7000}});
+  } else {
+    lengths.insert(lengths.end(), {{9000}, {1}, {0}, {700, 700, 700, 700}});
+  }
   std::vector<Trial> trials;
-  for (const std::vector<std::int64_t>& lengths : std::vector<std::vector<std::int64_t>>{
-           std::vector<std::int64_t>(24, 500), {9000, 0, 33}, {1}, {64, 700, 1, 7000}}) {
+  for (const std::vector<std::int64_t>& one : lengths) {
     InputSpec spec;
     spec.seed = trials.size() + 1;
-    trials.push_back(complete(trial("HV=4 varlen=1 T=12000 N=24", lengths, spec)));
+    const char* words = packed ? "HV=4 varlen=1 T=12000 N=24" : "HV=4 T=12000 N=24";
+    trials.push_back(complete(trial(words, one, spec)));
   }
   auto plan =
       Plan::make(trials[0].problem, {.strategy = "chunk_wgmma", .tuning = "stages_at_once=2"});
@@ -361,76 +368,86 @@ TEST_CASE("stages at once from and to pools", "[gpu][beside]") {
 TEST_CASE("stages at once do not see the flags of the run before", "[gpu][beside]") {
   if (!on_device()) return;
   const Gpu gpu;
-  const Runs runs = make_runs();
-  const DeviceMemory kept(gpu, runs.plan.workspace_bytes());
-  for (int round = 0; round < 3; ++round)
-    for (const Trial& one : runs.trials) {
-      INFO("round " << round << " | " << to_text(one));
-      Truth truth(one);
-      Rig rig(gpu, one, truth.tensors());
-      CHECK(rig.run(runs.plan) == "");  // in poisoned workspace
-      const auto fresh = rig.output_bits();
-      if (round == 0) CHECK(truth.judge(rig.outputs()) == "");
-      const auto in_kept = [&](const Forward& forward, void*, std::size_t, Stream stream) {
-        return runs.plan.run(forward, kept.data(), kept.bytes(), stream);
-      };
-      CHECK(rig.run(in_kept, 1) == "");
-      CHECK((rig.output_bits() == fresh));  // in brackets: Catch2 would print both
-      CHECK(kept.canary_damage() == "");
-    }
+  for (const bool packed : {true, false}) {
+    const Runs runs = make_runs(packed);
+    const DeviceMemory kept(gpu, runs.plan.workspace_bytes());
+    for (int round = 0; round < 3; ++round)
+      for (const Trial& one : runs.trials) {
+        INFO("round " << round << " | " << to_text(one));
+        Truth truth(one);
+        Rig rig(gpu, one, truth.tensors());
+        CHECK(rig.run(runs.plan) == "");  // in poisoned workspace
+        const auto fresh = rig.output_bits();
+        if (round == 0) CHECK(truth.judge(rig.outputs()) == "");
+        const auto in_kept = [&](const Forward& forward, void*, std::size_t, Stream stream) {
+          return runs.plan.run(forward, kept.data(), kept.bytes(), stream);
+        };
+        CHECK(rig.run(in_kept, 1) == "");
+        CHECK((rig.output_bits() == fresh));  // in brackets: Catch2 would print both
+        CHECK(kept.canary_damage() == "");
+      }
+  }
 }
 
 // Runs one upon the other, no wait between: the next may not touch flags or factors too early.
+// Behind each comes one of another strategy, whose kernel may begin as early as the next prepare.
 TEST_CASE("stages at once run after run, in a stream and in a graph", "[gpu][beside]") {
   if (!on_device()) return;
   const Gpu gpu;
   const launch::Driver& driver = gpu.driver();
-  const Runs runs = make_runs();
-  std::vector<Truth> truths(runs.trials.begin(), runs.trials.end());
-  std::vector<std::unique_ptr<Rig>> rigs;
-  std::vector<std::vector<std::byte>> alone;
-  for (std::size_t i = 0; i < truths.size(); ++i) {
-    rigs.push_back(std::make_unique<Rig>(gpu, runs.trials[i], truths[i].tensors()));
-    CHECK(rigs[i]->run(runs.plan) == "");
-    alone.push_back(rigs[i]->output_bits());
-  }
-  const DeviceMemory workspace(gpu, runs.plan.workspace_bytes());
-  const auto enqueue_all = [&] {
-    for (const auto& rig : rigs) {
-      const Status status =
-          runs.plan.run(rig->forward(), workspace.data(), workspace.bytes(), gpu.stream());
-      CHECK(status);
-    }
-  };
-  const auto check_all = [&](const char* how) {
-    INFO(how);
+  for (const bool packed : {true, false}) {
+    const Runs runs = make_runs(packed);
+    const auto other = Plan::make(runs.trials[0].problem, {.strategy = "recurrent"});
+    REQUIRE(other);
+    const Plan* const plans[] = {&runs.plan, &*other};
+    std::vector<Truth> truths(runs.trials.begin(), runs.trials.end());
+    std::vector<std::unique_ptr<Rig>> rigs;  // of each trial one a plan
+    std::vector<std::vector<std::byte>> alone;
+    for (std::size_t i = 0; i < truths.size(); ++i)
+      for (const Plan* plan : plans) {
+        rigs.push_back(std::make_unique<Rig>(gpu, runs.trials[i], truths[i].tensors()));
+        CHECK(rigs.back()->run(*plan) == "");
+        alone.push_back(rigs.back()->output_bits());
+      }
+    const DeviceMemory workspace(gpu,
+                                 std::max(runs.plan.workspace_bytes(), other->workspace_bytes()));
+    const auto enqueue_all = [&] {
+      for (std::size_t i = 0; i < rigs.size(); ++i) {
+        const Status status = plans[i % 2]->run(rigs[i]->forward(), workspace.data(),
+                                                workspace.bytes(), gpu.stream());
+        CHECK(status);
+      }
+    };
+    const auto check_all = [&](const char* how) {
+      INFO(how);
+      gpu.synchronize();
+      for (std::size_t i = 0; i < rigs.size(); ++i) {
+        INFO(to_text(runs.trials[i / 2]) << (i % 2 == 0 ? "" : " | recurrent"));
+        CHECK((rigs[i]->output_bits() == alone[i]));
+        CHECK(rigs[i]->damage() == "");
+        rigs[i]->reset();
+      }
+      gpu.synchronize();
+    };
+    for (const auto& rig : rigs) rig->reset();
     gpu.synchronize();
-    for (std::size_t i = 0; i < rigs.size(); ++i) {
-      INFO(to_text(runs.trials[i]));
-      CHECK((rigs[i]->output_bits() == alone[i]));
-      CHECK(rigs[i]->damage() == "");
-      rigs[i]->reset();
-    }
-    gpu.synchronize();
-  };
-  for (const auto& rig : rigs) rig->reset();
-  gpu.synchronize();
-  for (int times = 0; times < 3; ++times) enqueue_all();
-  check_all("in a stream");
+    for (int times = 0; times < 3; ++times) enqueue_all();
+    check_all("in a stream");
 
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
-  must(driver.StreamBeginCapture(gpu.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), "begin capture");
-  enqueue_all();
-  must(driver.StreamEndCapture(gpu.stream(), &graph), "end capture");
-  must(driver.GraphInstantiate(&executable, graph, 0), "instantiate");
-  for (const char* how : {"in a graph", "in a graph again"}) {
-    must(driver.GraphLaunch(executable, gpu.stream()), "launch the graph");
-    check_all(how);
+    CUgraph graph = nullptr;
+    CUgraphExec executable = nullptr;
+    must(driver.StreamBeginCapture(gpu.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), "begin capture");
+    enqueue_all();
+    must(driver.StreamEndCapture(gpu.stream(), &graph), "end capture");
+    must(driver.GraphInstantiate(&executable, graph, 0), "instantiate");
+    for (const char* how : {"in a graph", "in a graph again"}) {
+      must(driver.GraphLaunch(executable, gpu.stream()), "launch the graph");
+      check_all(how);
+    }
+    for (int times = 0; times < 2; ++times)
+      must(driver.GraphLaunch(executable, gpu.stream()), "launch the graph");
+    check_all("in two graphs, no wait between");
+    must(driver.GraphExecDestroy(executable), "destroy the graph");
+    must(driver.GraphDestroy(graph), "destroy the graph");
   }
-  for (int times = 0; times < 2; ++times)
-    must(driver.GraphLaunch(executable, gpu.stream()), "launch the graph");
-  check_all("in two graphs, no wait between");
-  must(driver.GraphExecDestroy(executable), "destroy the graph");
-  must(driver.GraphDestroy(graph), "destroy the graph");
 }

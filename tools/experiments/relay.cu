@@ -3,10 +3,10 @@
 // image, takers bring the image and v and store o.  The bytes are those of 64 heads of 8192 tokens.
 //   load, store, make   makers alone: the one, the other and both
 //   take                takers alone, of images that lie in memory or in the L2
-//   relay               both at once; a maker is at most `lag` tiles of its taker ahead (0: as it
-//   may
-//                       be), and prefetches its next tile into the L2 or not; a taker discards the
-//                       image that it took or not
+//   relay               both at once; a maker is at most `lag` tiles of its taker ahead (0: as far
+//   as
+//                       it comes), and prefetches its next tile into the L2 or not; a taker
+//                       discards the image that it took or not
 #include <cuda_runtime.h>
 
 #include "base/types.cuh"
@@ -152,6 +152,8 @@ __global__ void __launch_bounds__(groups * 32) hand_over(Relay relay) {
 }
 
 struct Memory {
+  static constexpr int most_takers = 256;
+
   Relay relay{};
 
   Memory() {
@@ -184,6 +186,7 @@ struct Memory {
       CHECK(cudaEventRecord(begin));
       hand_over<<<makers + takers, groups * 32, shared_bytes>>>(with);
       CHECK(cudaEventRecord(end));
+      CHECK(cudaGetLastError());
       CHECK(cudaEventSynchronize(end));
       float ms = 0;
       CHECK(cudaEventElapsedTime(&ms, begin, end));
@@ -206,7 +209,7 @@ struct Memory {
   }
 
  private:
-  static constexpr size_t words_bytes = (tiles + 132 * (line / 4)) * sizeof(unsigned);
+  static constexpr size_t words_bytes = (tiles + most_takers * (line / 4)) * sizeof(unsigned);
 
   static char* take(int bytes) {
     char* memory = nullptr;
@@ -222,6 +225,11 @@ int main() {
   using namespace kda;
   const Memory memory;
   const int all = bench::multiprocessors();
+  if (all < 64 || all > Memory::most_takers) {
+    std::fprintf(stderr, "relay: %d multiprocessors, 64 to %d are served\n", all,
+                 Memory::most_takers);
+    return 1;
+  }
   constexpr int few = 600;  // images, which stay in the L2
   for (const int makers : {all, all - 38}) {
     for (const int slots : {tiles, few}) {

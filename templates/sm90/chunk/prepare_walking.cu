@@ -44,7 +44,8 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
     return args.factors.ready + tile.head * args.factors.slots + tile.slot;
   };
   if constexpr (tune.flags != 0 && !shape.varlen) {
-    // Nothing is read that what comes before may still write: not cu_seqlens, either.
+    // Only to the L2, where what is written later arrives, too.  Not in a pack: cu_seqlens would
+    // be read, which may still be written.
     const Walk soon(in, args.walk, group);
     if (factors.warp == 2 && !soon.is_over()) prefetch_tile(in, soon.here());
   }
