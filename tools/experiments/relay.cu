@@ -28,15 +28,19 @@ constexpr int slot_bytes = image_bytes + rows_bytes;
 constexpr int shared_bytes = ring * slot_bytes;
 constexpr int line = 128;
 
-struct Relay {
+struct Way {
+  int slots, lag;
+  bool loads, stores, prefetches, discards;
+};
+
+struct Relay : Way {
   const char* raw;  // [tiles]
   const char* v;    // [tiles]
   char* o;          // [tiles]
   char* images;     // [slots]
-  unsigned* ready;  // [tiles] 1: the image is there
-  unsigned* taken;  // [takers] tiles, a line apart
-  int makers, takers, slots, lag;
-  bool loads, stores, prefetches, discards;
+  u32* ready;       // [tiles] 1: the image is there
+  u32* taken;       // [takers] tiles, a line apart
+  int makers, takers;
 };
 
 KDA_DEVICE void copy_and_wait(u32 to, const void* from, u32 bytes, u32 barrier, u32 parity) {
@@ -167,13 +171,9 @@ struct Memory {
         cudaFuncSetAttribute(hand_over, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   }
 
-  void measure(const char* what, Relay with, int makers, int takers) const {
-    with.raw = relay.raw;
-    with.v = relay.v;
-    with.o = relay.o;
-    with.images = relay.images;
-    with.ready = relay.ready;
-    with.taken = relay.taken;
+  void measure(const char* what, const Way& way, int makers, int takers) const {
+    Relay with = relay;
+    static_cast<Way&>(with) = way;
     with.makers = makers;
     with.takers = takers;
     std::vector<double> times;
