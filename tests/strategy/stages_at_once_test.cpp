@@ -364,6 +364,18 @@ TEST_CASE("stages at once from and to pools", "[gpu][beside]") {
   CHECK(tally.refused == 0);
 }
 
+// Every block lowered a share of all flags once its own first rows had come: those of a block with
+// few rows to bring were raised before a slower block lowered them, and the chains waited for ever.
+TEST_CASE("stages at once whose blocks begin far apart", "[gpu][beside]") {
+  std::vector<Trial> trials;
+  for (const char* words : {"K=128 V=128 HV=4 varlen=1", "K=64 V=64 g=f32 varlen=1"}) {
+    Trial slow = trial(words, {1, 300, 1, 2, 129, 1, 33});
+    slow.layout = Layout::gapped;  // rows come element by element
+    trials.push_back(slow);
+  }
+  check_on_device("beside slow rows", trials, variants());
+}
+
 // A flag that the run before left raised would let the recurrence take that run's factors.
 TEST_CASE("stages at once do not see the flags of the run before", "[gpu][beside]") {
   if (!on_device()) return;

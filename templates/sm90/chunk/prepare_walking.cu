@@ -65,8 +65,9 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
   constexpr bool all_at_once = tune.flags == 0;
   if (all_at_once || Group::number() == 0) begin();
   if constexpr (tune.flags != 0) {
-    // Each falls before the recurrence can start: it does once all blocks have come past here.
-    lower_flags(args.factors, in.value_heads);
+    // A group lowers what it will raise and no other's, as blocks may begin long after each other.
+    // The recurrence starts once all have come past here.
+    if (factors.warp == 3) walk.each([&](const Tile& tile) { *flag(tile) = 0; });
     __threadfence();
     __syncthreads();
   }

@@ -36,14 +36,6 @@ struct Leaving {
   }
 };
 
-// Lowers a run's flags; by all threads of the grid.
-KDA_DEVICE void lower_flags(const abi::chunk::Factors& of, int value_heads) {
-  const u32 threads = gridDim.x * blockDim.x;
-  for (i64 at = blockIdx.x * blockDim.x + threadIdx.x; at < value_heads * of.slots; at += threads) {
-    of.ready[at] = 0;
-  }
-}
-
 // The images of a group that walks, and where others run beside it the flags that say that they
 // have arrived; by one thread.
 class Departures {

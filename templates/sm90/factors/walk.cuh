@@ -35,6 +35,22 @@ class AbreastWalk {
     settle();
   }
 
+  // visit(tile) for each tile from where it stands on, a lane a tile; a whole warp comes here.
+  template <class Visit>
+  KDA_DEVICE void each(const Visit& visit) const {
+    const int all = in_.sequences * in_.value_heads;  // tiles of a chunk
+    const int step = step_.chunks * all + step_.sequences * in_.value_heads + step_.heads;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int first = n_ * in_.value_heads + head_ + lane * step;
+    for (int at = first; c_ + at / all < chunks_; at += 32 * step) {
+      const int n = at % all / in_.value_heads;
+      const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n);
+      const Tile tile =
+          tile_of(n, at % in_.value_heads, sequence.begin, sequence.length(), c_ + at / all);
+      if (tile.rows > 0) visit(tile);
+    }
+  }
+
  private:
   KDA_DEVICE void advance() {
     head_ += step_.heads;
@@ -105,6 +121,28 @@ class LongWalk {
       ++c_;
     }
     settle();
+  }
+
+  // visit(tile) for each tile from where it stands on, a lane a tile of a sequence; a whole warp
+  // comes here.
+  template <class Visit>
+  KDA_DEVICE void each(const Visit& visit) const {
+    const int step = step_.chunks * in_.value_heads + step_.heads;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (LongWalk walk = *this; !walk.is_over();) {
+      const int first = walk.c_ * in_.value_heads + walk.head_;
+      const int own = first + lane * step;
+      const bool here = own / in_.value_heads < walk.chunks_;
+      if (here) {
+        const Sequence sequence = at(walk.n_);
+        visit(tile_of(walk.n_, own % in_.value_heads, sequence.begin, sequence.length(),
+                      own / in_.value_heads));
+      }
+      const int next = first + __popc(__ballot_sync(0xffffffffU, here)) * step;
+      walk.c_ = next / in_.value_heads;
+      walk.head_ = next % in_.value_heads;
+      walk.settle();
+    }
   }
 
  private:
