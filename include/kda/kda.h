@@ -77,7 +77,7 @@ typedef struct kda_problem {
   float scale;
   int32_t state_layout, initial_state, final_state;
   int32_t state_pool, slot_index_type, draft_states, checkpoint_tokens, zero_padding, mixed_lengths;
-  int32_t wy_chunk;
+  int32_t wy_chunk, committed_tokens;
 } kda_problem;
 
 typedef struct kda_options { /* strings: NULL is the empty default; copied */
@@ -117,6 +117,7 @@ typedef struct kda_forward {
   kda_strides q_strides, k_strides, v_strides, g_strides, beta_strides, o_strides;
   kda_state_pool pool;
   void *w, *u;
+  const void* committed_tokens;
 } kda_forward;
 
 /* Every field's default into the struct_size bytes at each; kda_*_init give their own size. */

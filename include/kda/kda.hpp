@@ -75,7 +75,7 @@ struct Problem {
 
   // Serving (kda/state_pool.hpp).
   bool state_pool = false;  // initial_state and final_state are pools, their slots named by index
-  Index slot_index_type = Index::i32;  // of the indices and of num_accepted_tokens
+  Index slot_index_type = Index::i32;  // of the indices, num_accepted_ and committed_tokens
   bool draft_states =
       false;  // speculative decoding: keep the state after every token, not the last
   int checkpoint_tokens = 0;  // keep it after each multiple of so many tokens, >= 64, too; 0: no
@@ -83,6 +83,10 @@ struct Problem {
   // varlen: runs pack sequences of a few tokens beside long ones.  Planned as one long sequence and
   // others of a token each; short ones may then be served apart.  Right for any lengths.
   bool mixed_lengths = false;
+  // Speculative decoding without draft_states: runs may say how many of a sequence's first tokens
+  // its final state knows (Forward), in a pool or not.  A run begins with the tokens that were
+  // accepted of the one before, and only the state after those is written, not one for every draft.
+  bool committed_tokens = false;
 
   // Dense runs of chunk strategies may also bring out w and u (Forward), of chunks of 16, 32 or 64
   // tokens; 0: not.
@@ -154,6 +158,12 @@ struct Forward {
   // L_ij = beta_i sum over channels of k_i k_j exp(D_i - D_j), i > j:
   void* w = nullptr;  // [N, HV, Nc, C, K], (I + L)^-1 (beta exp(D) k)
   void* u = nullptr;  // [N, HV, Nc, C, V], (I + L)^-1 (beta v)
+
+  // [N] of slot_index_type, only with Problem::committed_tokens; null: all.  The final state of
+  // sequence n is the one after its first committed_tokens[n], clamped to 0 and its length; at 0
+  // its initial state, or zero where it has none.  Its other tokens have outputs and leave nothing
+  // else.
+  const void* committed_tokens = nullptr;
 };
 
 // Immutable.  Any number of threads may run one plan at once, each with its own workspace.

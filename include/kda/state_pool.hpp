@@ -40,6 +40,7 @@ struct StatePool {
   // were accepted: sequence n starts from indices[n, accepted - 1], the state after the last of
   // them (past the columns: from the last column).  Zero or less: nothing was drafted before, so it
   // starts as without this, from initial_indices[n] if they are given, else from indices[n, 0].
+  // Forward::committed_tokens needs no slot a token: it computes accepted tokens again instead.
   const void* num_accepted_tokens = nullptr;
 
   // The state after the (j + 1) * Problem::checkpoint_tokens first tokens of sequence n goes to the

@@ -52,7 +52,8 @@ constexpr std::tuple kProblemFields{KDA_PROBLEM(heads),
                                     KDA_PROBLEM(checkpoint_tokens),
                                     KDA_PROBLEM(zero_padding),
                                     KDA_PROBLEM(mixed_lengths),
-                                    KDA_PROBLEM(wy_chunk)};
+                                    KDA_PROBLEM(wy_chunk),
+                                    KDA_PROBLEM(committed_tokens)};
 #undef KDA_PROBLEM
 
 #define KDA_OPTIONS(name) KDA_ROW(Options, kda_options, name)
@@ -85,7 +86,8 @@ constexpr std::tuple kForwardFields{KDA_FORWARD(tokens),
                                     KDA_FORWARD(o_strides),
                                     KDA_FORWARD(pool),
                                     KDA_FORWARD(w),
-                                    KDA_FORWARD(u)};
+                                    KDA_FORWARD(u),
+                                    KDA_FORWARD(committed_tokens)};
 #undef KDA_FORWARD
 
 #define KDA_STRIDES(name) KDA_ROW(Strides, kda_strides, name)

@@ -65,14 +65,15 @@ std::string prelude(const abi::Shape& shape, const tunable::Values& tuning) {
   a.add("final_state", shape.final_state);
   a.add("varlen", shape.varlen);
   a.add("cu_seqlens_type", shape.cu_seqlens_type);
+  if (shape.state_pool) a.add("state_pool", true);
+  if (shape.state_pool || shape.committed_tokens) a.add("slot_index_type", shape.slot_index_type);
   if (shape.state_pool) {
-    a.add("state_pool", shape.state_pool);
-    a.add("slot_index_type", shape.slot_index_type);
     a.add("draft_states", shape.draft_states);
     a.add("checkpoints", shape.checkpoints);
     a.add("zero_padding", shape.zero_padding);
   }
   if (shape.wy_tensors) a.add("wy_tensors", true);
+  if (shape.committed_tokens) a.add("committed_tokens", true);
 
   Initialiser b;
   for (const auto& [name, value] : tuning) b.add(name, value);

@@ -130,6 +130,12 @@ Status check_unwanted(const Problem& p, const Forward& f) {
     return refuse("{} is given, but Problem::wy_chunk = 0; make the plan with it, or pass null",
                   f.w != nullptr ? "w" : "u");
   }
+  if (!p.committed_tokens && f.committed_tokens != nullptr) {
+    return refuse(
+        "committed_tokens is given, but Problem::committed_tokens = false; make the plan with it, "
+        "or "
+        "pass null");
+  }
   return {};
 }
 
@@ -153,6 +159,7 @@ Status check_pointers(const Problem& p, const Forward& f) {
       {"initial_state", f.initial_state, state, p.initial_state},
       {"o", f.o, qkv, some},
       {"final_state", f.final_state, state, p.final_state},
+      {"committed_tokens", f.committed_tokens, p.slot_index_type == Index::i32 ? 4 : 8, false},
   };
   for (const Pointer& pointer : pointers) {
     if (Status status = check_pointer(pointer); !status) return status;

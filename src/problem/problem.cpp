@@ -124,6 +124,28 @@ Status check_wy(const Problem& p) {
   return {};
 }
 
+// One final state a sequence: not one for every token, and none that later tokens have entered.
+Status check_committed(const Problem& p) {
+  if (!p.committed_tokens) return {};
+  if (!p.final_state) {
+    return refuse("committed_tokens is set, but final_state = false: nothing would be written");
+  }
+  if (p.draft_states) {
+    return refuse(
+        "committed_tokens beside draft_states, which keeps the state after every token; set one of "
+        "them: draft_states to start from a kept state, committed_tokens to compute accepted "
+        "tokens "
+        "again");
+  }
+  if (p.checkpoint_tokens > 0) {
+    return refuse(
+        "committed_tokens beside checkpoint_tokens = {}, which keeps states that tokens past the "
+        "committed ones may have entered; set one of them",
+        p.checkpoint_tokens);
+  }
+  return {};
+}
+
 // What needs a pool of states, and what it needs of one.
 Status check_serving(const Problem& p) {
   if (p.mixed_lengths && !p.varlen) {
@@ -162,8 +184,8 @@ Status check_serving(const Problem& p) {
 Result<Problem> complete(const Problem& problem) {
   Problem p = problem;
   if (p.value_heads == 0) p.value_heads = p.heads;
-  for (const auto check :
-       {check_enums, check_heads, check_sizes, check_formulas, check_serving, check_wy}) {
+  for (const auto check : {check_enums, check_heads, check_sizes, check_formulas, check_serving,
+                           check_wy, check_committed}) {
     if (Status status = check(p); !status) return status;
   }
   if (p.scale == 0) p.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.key_dim)));

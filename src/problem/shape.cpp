@@ -72,12 +72,15 @@ abi::Shape shape_of(const Problem& problem) {
   if (problem.varlen) shape.cu_seqlens_type = static_cast<abi::Index>(problem.cu_seqlens_type);
   if (problem.state_pool) {
     shape.state_pool = true;
-    shape.slot_index_type = static_cast<abi::Index>(problem.slot_index_type);
     shape.draft_states = problem.draft_states;
     shape.checkpoints = problem.checkpoint_tokens > 0;
     shape.zero_padding = problem.zero_padding;
   }
   shape.wy_tensors = problem.wy_chunk > 0;
+  shape.committed_tokens = problem.committed_tokens;
+  if (shape.state_pool || shape.committed_tokens) {
+    shape.slot_index_type = static_cast<abi::Index>(problem.slot_index_type);
+  }
   return shape;
 }
 

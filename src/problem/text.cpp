@@ -116,6 +116,7 @@ constexpr Word kWords[] = {
     rare<&Problem::zero_padding>("zero_padding"),
     rare<&Problem::mixed_lengths>("mixed"),
     rare<&Problem::wy_chunk>("wy"),
+    rare<&Problem::committed_tokens>("committed"),
 };
 
 std::string known_words() {

@@ -14,7 +14,20 @@
 namespace kda::reference {
 namespace {
 
-enum Stream : std::uint64_t { kQ, kK, kV, kG, kBeta, kALog, kDtBias, kState, kBase, kOther, kNorm };
+enum Stream : std::uint64_t {
+  kQ,
+  kK,
+  kV,
+  kG,
+  kBeta,
+  kALog,
+  kDtBias,
+  kState,
+  kBase,
+  kOther,
+  kNorm,
+  kCommitted
+};
 
 constexpr const char* kGateNames[] = {"strong",   "weak",       "mixed",       "constant",
                                       "by_token", "by_channel", "one_channel", "spike"};
@@ -206,6 +219,18 @@ Bytes make_normal(DType type, Rows rows, std::int64_t columns, double scale, con
   });
 }
 
+std::vector<std::int64_t> draw_committed(const std::vector<std::int64_t>& cu_seqlens,
+                                         const InputSpec& spec) {
+  const Random random(spec.seed, kCommitted);
+  std::vector<std::int64_t> out;
+  for (std::size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {
+    const auto counts = static_cast<double>(cu_seqlens[n + 1] - cu_seqlens[n] + 1);
+    out.push_back(spec.committed_tokens.value_or(
+        static_cast<std::int64_t>(random.uniform(std::uint64_t(n)) * counts)));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string to_text(const InputSpec& spec) {
@@ -222,6 +247,7 @@ std::string to_text(const InputSpec& spec) {
   if (spec.v_scale != 1) text += fmt::format(" v_scale={:g}", spec.v_scale);
   if (spec.state_scale != 1) text += fmt::format(" state_scale={:g}", spec.state_scale);
   if (spec.period > 0) text += fmt::format(" period={}", spec.period);
+  if (spec.committed_tokens) text += fmt::format(" committed={}", *spec.committed_tokens);
   return text + fmt::format(" seed={}", spec.seed);
 }
 
@@ -252,6 +278,7 @@ Tensors make_tensors(const Problem& p, std::int64_t tokens,
     t.initial_state =
         make_normal(p.state_type, {N * HV, N * HV}, std::int64_t{p.key_dim} * p.value_dim,
                     spec.state_scale, Random(spec.seed, kState));
+  if (p.committed_tokens) t.committed_tokens = draw_committed(cu_seqlens, spec);
   return t;
 }
 

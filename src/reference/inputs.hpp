@@ -47,6 +47,8 @@ struct InputSpec {
   double v_scale = 1, state_scale = 1;
   std::uint64_t seed = 1;
   std::int64_t period = 0;  // tokens after which q, k, v, g and beta repeat; 0: never
+  // Of every sequence, where the problem has them; none: drawn from 0 to its length.
+  std::optional<std::int64_t> committed_tokens;
 };
 
 // "gate=constant(-5) keys=random beta=0.5 ..."; only what differs from the default.

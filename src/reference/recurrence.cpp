@@ -128,6 +128,9 @@ void run(const Task& task, bool round_outputs) {
   };
   if (!in.initial_state.empty())
     each_column([&](Real& s, std::size_t at) { s = static_cast<Real>(in.initial_state[at]); });
+  const auto keep_final = [&](Real s, std::size_t at) { task.out->final_state[at] = stored(s); };
+  const std::int64_t committed = in.committed_of(task.sequence);
+  if (committed == 0) each_column(keep_final);
 
   Tile<Real> tile(K);
   const std::int64_t end = in.cu_seqlens[task.sequence + 1];
@@ -154,10 +157,10 @@ void run(const Task& task, bool round_outputs) {
                            static_cast<std::size_t>(kept * HV + task.head) * K * std::size_t(V),
                            [&](Real s, std::size_t at) { task.out->kept[at] = stored(s); });
         }
+        if (done == committed) columns_of_block(block, state_at, keep_final);
       }
     }
   }
-  each_column([&](Real s, std::size_t at) { task.out->final_state[at] = stored(s); });
 }
 
 void run(const Task& task, Arithmetic arithmetic) {

@@ -1,6 +1,7 @@
 // The truth: the token recurrence of spec 1.2 in fp64, on host arrays.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,19 +18,24 @@ struct Inputs {
   std::vector<double> q, k, v, g, beta;
   std::vector<double> A_log, dt_bias;  // [HV], [HV, K], or empty
   std::vector<double> initial_state;
-  std::int64_t keep_every = 0;  // tokens; > 0: Outputs::kept is wanted
+  std::int64_t keep_every = 0;                 // tokens; > 0: Outputs::kept is wanted
+  std::vector<std::int64_t> committed_tokens;  // [N] or empty
 
   std::int64_t tokens() const;  // of the arrays; cu_seqlens.back() may be less
   int sequences() const { return static_cast<int>(cu_seqlens.size()) - 1; }
-  // States kept inside sequence n.
-  std::int64_t kept_of(int n) const {
-    return keep_every > 0 ? (cu_seqlens[n + 1] - cu_seqlens[n]) / keep_every : 0;
+  std::int64_t length_of(int n) const { return cu_seqlens[n + 1] - cu_seqlens[n]; }
+  // Tokens of sequence n that its final state knows.
+  std::int64_t committed_of(int n) const {
+    if (committed_tokens.empty()) return length_of(n);
+    return std::clamp<std::int64_t>(committed_tokens[n], 0, length_of(n));
   }
+  // States kept inside sequence n.
+  std::int64_t kept_of(int n) const { return keep_every > 0 ? length_of(n) / keep_every : 0; }
 };
 
 struct Outputs {
   std::vector<double> o;            // [T, HV, V]; NaN where no sequence covers the token
-  std::vector<double> final_state;  // [N, HV, K, V]
+  std::vector<double> final_state;  // [N, HV, K, V], each after committed_of(n) tokens
   // [kept_of(n) of each sequence, HV, K, V]: after the keep_every, 2 * keep_every, ... first tokens
   // of a sequence, one sequence behind the other.
   std::vector<double> kept;

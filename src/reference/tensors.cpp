@@ -77,6 +77,7 @@ Inputs reference_inputs(const Tensors& tensors, const std::vector<int>& heads) {
   in.problem.heads = static_cast<int>(key_heads.size());
   in.problem.value_heads = static_cast<int>(value_heads.size());
   in.cu_seqlens = tensors.cu_seqlens;
+  in.committed_tokens = tensors.committed_tokens;
   in.q = gather(p.qkv_type, tensors.q.data(), T, p.heads, p.key_dim, key_heads);
   in.k = gather(p.qkv_type, tensors.k.data(), T, p.heads, p.key_dim, key_heads);
   in.v = gather(p.qkv_type, tensors.v.data(), T, p.value_heads, p.value_dim, value_heads);

@@ -17,13 +17,14 @@ using Bytes = std::vector<std::byte>;
 struct Tensors {
   Problem problem;  // complete
   std::int64_t tokens = 0;
-  std::vector<std::int64_t> cu_seqlens;  // [N + 1]; dense problems too
-  Bytes q, k;                            // [T, H, K]
-  Bytes v;                               // [T, HV, V]
-  Bytes g;                               // [T, HV, K]
-  Bytes beta;                            // [T, HV]
-  std::vector<float> A_log, dt_bias;     // [HV], [HV, K], or empty
-  Bytes initial_state;                   // [N, HV, V, K] or [N, HV, K, V], or empty
+  std::vector<std::int64_t> cu_seqlens;        // [N + 1]; dense problems too
+  Bytes q, k;                                  // [T, H, K]
+  Bytes v;                                     // [T, HV, V]
+  Bytes g;                                     // [T, HV, K]
+  Bytes beta;                                  // [T, HV]
+  std::vector<float> A_log, dt_bias;           // [HV], [HV, K], or empty
+  Bytes initial_state;                         // [N, HV, V, K] or [N, HV, K, V], or empty
+  std::vector<std::int64_t> committed_tokens;  // [N], or empty
 
   int sequences() const { return static_cast<int>(cu_seqlens.size()) - 1; }
 };

@@ -12,8 +12,8 @@
 #include "compose/workspace.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
-#include "strategy/pool_states.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -29,7 +29,7 @@ Status applicable(const Problem& problem, const device::Device&) {
     return {Code::unsupported, fmt::format("strategy chunk: value_dim is {}, at most {} are served",
                                            problem.value_dim, kLargestValueDim)};
   }
-  return check_pool_states("chunk", problem);
+  return check_kept_states("chunk", problem);
 }
 
 tunable::Space space() { return tunable::space_of(abi::chunk::tunables); }

@@ -12,8 +12,8 @@
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
-#include "strategy/pool_states.hpp"
 #include "strategy/recurrent.hpp"
 
 namespace kda::strategy {
@@ -38,7 +38,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
                                            "served (chunk serves the others)",
                                            problem.key_dim)};
   }
-  return check_pool_states("chunk_wgmma", problem);
+  return check_kept_states("chunk_wgmma", problem);
 }
 
 tunable::Space space() { return tunable::space_of(abi::chunk_wgmma::tunables); }

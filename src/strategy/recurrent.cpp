@@ -159,8 +159,13 @@ compose::Stage step_stage(const Problem& problem, const device::Device& device,
                                                   compose::Launch& launch) {
     launch.grid[0] =
         static_cast<unsigned>(std::int64_t{run.forward.sequences} * problem.value_heads * slices);
-    launch.set(abi::recurrent::StepArgs{problem::inputs_of(problem, run.forward),
-                                        problem::outputs_of(problem, run.forward)});
+    const abi::Inputs in = problem::inputs_of(problem, run.forward);
+    const abi::Outputs out = problem::outputs_of(problem, run.forward);
+    if (problem.committed_tokens) {
+      launch.set(abi::recurrent::StepArgs<true>{in, out, run.forward.committed_tokens});
+    } else {
+      launch.set(abi::recurrent::StepArgs<false>{in, out});
+    }
   };
   return step;
 }

@@ -13,6 +13,7 @@
 #include "compose/workspace.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
 
 namespace kda::strategy {
@@ -24,6 +25,7 @@ using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
   if (problem.state_pool) return {Code::unsupported, "strategy segments: no state pools"};
+  if (Status status = check_kept_states("segments", problem); !status) return status;
   if (device.major != 9) {
     return {Code::unsupported,
             fmt::format("strategy segments: {} has compute capability {}.{}; wgmma is 9.0's",

@@ -104,6 +104,11 @@ struct Tensors {
     if (p.final_state || p.state_pool) {
       final_state = Buffer(gpu, states * bytes_of(p.state_type));
     }
+    if (p.committed_tokens) {
+      std::vector<std::int64_t> some(lengths);
+      for (std::size_t n = 0; n < some.size(); ++n) some[n] = std::int64_t(n) % (lengths[n] + 1);
+      committed_tokens = uploaded(gpu, p.slot_index_type, some);
+    }
     o = Buffer(gpu, T * HV * V * bytes_of(p.qkv_type));
     if (p.varlen) {
       std::vector<std::int64_t> ends{0};
@@ -149,6 +154,7 @@ struct Tensors {
     run.o = o.data();
     run.final_state = final_state.data();
     run.pool = pool;
+    run.committed_tokens = committed_tokens.data();
     return run;
   }
 
@@ -161,7 +167,7 @@ struct Tensors {
   int sequences;
   StatePool pool;
   Buffer q, k, v, g, b, A_log, dt_bias, cu_seqlens, initial_state, o, final_state;
-  Buffer indices, checkpoints;
+  Buffer indices, checkpoints, committed_tokens;
 };
 
 // Rows of o, and of the state, that are compared.

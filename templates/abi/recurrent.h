@@ -52,6 +52,8 @@ constexpr Geometry geometry_of(const Shape& shape, const Tuning& tuning) {
   if (tuning.stages == 1) {
     registers = (g.lane_channels + 2) * tuning.columns + g.padded_key_dim / 16 + (keeps ? 64 : 40);
     if (!shape.state_value_first) registers += keeps ? 24 : 8;
+    // Stores in a loop; of few elements the compiler takes more for them than it needs.
+    if (shape.committed_tokens) registers += g.lane_channels * tuning.columns < 64 ? 24 : 8;
   }
   const int quarter_warps = 65536 / 4 / 32 / registers;  // that each of its four schedulers holds
   g.resident = quarter_warps * 4 * 32 / tuning.threads;
@@ -73,9 +75,17 @@ constexpr Tuning tuning_of(const StepTuning& tuning) {
   return {tuning.threads, tuning.lanes, tuning.columns, tuning.stages};
 }
 
+// Of a Shape with committed_tokens or without.
+template <bool committed_tokens>
 struct StepArgs {
   Inputs in;
   Outputs out;
+};
+template <>
+struct StepArgs<true> {
+  Inputs in;
+  Outputs out;
+  const void* committed_tokens = nullptr;  // [N], Shape::slot_index_type; null: all
 };
 
 }  // namespace kda::abi::recurrent

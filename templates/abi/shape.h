@@ -39,6 +39,8 @@ struct Shape {
   bool zero_padding = false;
 
   bool wy_tensors = false;  // w and u of every chunk are written
+
+  bool committed_tokens = false;  // the final state may be the one after fewer than all tokens
 };
 
 }  // namespace kda::abi

@@ -124,17 +124,20 @@ TEST_CASE("every field crosses under its own name", "[api]") {
       },
       api::kProblemFields);
 
+  const std::int32_t count = 0;
   kda_forward forward;
   kda_forward_init(&forward);
   forward.tokens = 5;
   forward.v_strides = {1, 2, 3};
   forward.pool.checkpoints = {&forward, 4, 6};
+  forward.committed_tokens = &count;
   Forward tensors;
   REQUIRE(api::to_cpp(&forward, tensors).ok());
   CHECK(tensors.tokens == 5);
   CHECK(tensors.v_strides.head == 3);
   CHECK(tensors.pool.checkpoints.data == &forward);
   CHECK(tensors.pool.checkpoints.stride == 6);
+  CHECK(tensors.committed_tokens == &count);
 }
 
 TEST_CASE("a plan through C: made, described, refused", "[api]") {

@@ -25,6 +25,7 @@ struct Case {
 
 constexpr Case kCases[] = {
     {"recurrent_decode", "T=64 N=64 H=32 h0=1 ht=1", "h200", "recurrent"},
+    {"recurrent_committed", "T=512 N=64 H=32 h0=1 ht=1 committed=1", "h200", "recurrent"},
     {"recurrent_odd_varlen",
      "T=1000 N=7 H=2 HV=4 K=60 V=100 varlen=1 cu_seqlens=i32 qkv=f32 g=f32 beta=f32 gate=log_decay "
      "beta_logit=0 l2norm=0 layout=key_first state=bf16 ht=1",

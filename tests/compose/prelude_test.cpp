@@ -57,6 +57,7 @@ TEST_CASE("every field of the golden prelude holds something other than its defa
   CHECK(shape.checkpoints != plain.checkpoints);
   CHECK(shape.zero_padding != plain.zero_padding);
   CHECK(shape.wy_tensors != plain.wy_tensors);
+  CHECK(shape.committed_tokens != plain.committed_tokens);
   CHECK(tuning.load_stages == -1);
 }
 
@@ -72,4 +73,7 @@ TEST_CASE("every enumerator is spelled as the templates declare it", "[compose]"
   CHECK_THAT(text({}), test::contains("#define KDA_TUNING {}\n"));
   // Without a pool nothing says so: kernels that know none keep their keys.
   CHECK(text({}).find("state_pool") == std::string::npos);
+  CHECK(text({}).find("committed_tokens") == std::string::npos);
+  CHECK_THAT(text({.slot_index_type = abi::Index::i64, .committed_tokens = true}),
+             test::contains(".slot_index_type = kda::abi::Index::i64, .committed_tokens = true}"));
 }

@@ -160,6 +160,20 @@ TEST_CASE("tensors that the plan would ignore are refused", "[problem]") {
              test::contains("cu_seqlens is given, but Problem::varlen = false"));
 }
 
+TEST_CASE("committed_tokens may be left out, where the problem has them", "[problem]") {
+  CHECK(
+      refusal([](Forward& f) { f.committed_tokens = at(0xd00000); }) ==
+      "committed_tokens is given, but Problem::committed_tokens = false; make the plan with it, or "
+      "pass null");
+  Problem committed = kProblem;
+  committed.committed_tokens = true;
+  accepted([](Forward&) {}, committed);
+  accepted([](Forward& f) { f.committed_tokens = at(0xd00004); }, committed);
+  committed.slot_index_type = Index::i64;
+  CHECK(refusal([](Forward& f) { f.committed_tokens = at(0xd00004); }, committed) ==
+        "committed_tokens = 0xd00004 is not aligned to its element of 8 bytes");
+}
+
 TEST_CASE("any layout of disjoint elements is legal", "[problem]") {
   // [B, H, T, K]
   accepted([](Forward& f) { f.q_strides = {2 * 50 * 64, 64, 50 * 64}; });

@@ -112,6 +112,31 @@ TEST_CASE("w and u come of chunks that dense runs have", "[problem]") {
         "wy_chunk = 32, but varlen = true: w and u come from dense runs only");
 }
 
+TEST_CASE("tokens are committed to one final state a sequence", "[problem]") {
+  const auto committed = [](Problem& p) { p.committed_tokens = p.final_state = true; };
+  for (const auto& legal_change : std::vector<std::function<void(Problem&)>>{
+           [](Problem&) {},
+           [](Problem& p) { p.initial_state = true; },
+           [](Problem& p) { p.state_pool = p.zero_padding = p.initial_state = true; },
+           [](Problem& p) { p.varlen = p.mixed_lengths = true; },
+       }) {
+    Problem problem = legal();
+    committed(problem);
+    legal_change(problem);
+    CHECK(problem::complete(problem));
+  }
+  CHECK(refusal([](Problem& p) { p.committed_tokens = true; }) ==
+        "committed_tokens is set, but final_state = false: nothing would be written");
+  CHECK(
+      refusal([&](Problem& p) { committed(p), p.state_pool = p.draft_states = true; }) ==
+      "committed_tokens beside draft_states, which keeps the state after every token; set one of "
+      "them: draft_states to start from a kept state, committed_tokens to compute accepted tokens "
+      "again");
+  CHECK(refusal([&](Problem& p) { committed(p), p.state_pool = true, p.checkpoint_tokens = 64; }) ==
+        "committed_tokens beside checkpoint_tokens = 64, which keeps states that tokens past the "
+        "committed ones may have entered; set one of them");
+}
+
 TEST_CASE("sizes whose bytes would overflow are refused", "[problem]") {
   CHECK_THAT(refusal([](Problem& p) { p.max_tokens = std::numeric_limits<std::int64_t>::max(); }),
              test::contains("max_tokens = 9223372036854775807"));

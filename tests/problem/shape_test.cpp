@@ -129,6 +129,15 @@ TEST_CASE("a run's tensors reach the kernels' structs", "[problem]") {
   CHECK(out.final_state == f.final_state);
 }
 
+TEST_CASE("indices have a type where there are some", "[problem]") {
+  Problem p = completed({.heads = 2, .final_state = true, .slot_index_type = Index::i64});
+  CHECK(problem::shape_of(p).slot_index_type == abi::Index::i32);  // of no kernel's interest
+  CHECK_FALSE(problem::shape_of(p).committed_tokens);
+  p.committed_tokens = true;
+  CHECK(problem::shape_of(p).slot_index_type == abi::Index::i64);
+  CHECK(problem::shape_of(p).committed_tokens);
+}
+
 TEST_CASE("a state pool reaches the kernels' structs", "[problem]") {
   Problem p = completed({.heads = 2,
                          .key_dim = 64,

@@ -111,7 +111,7 @@ def test_the_pointers_of_a_forward_lie_side_by_side():
 
 
 def test_the_pointers_of_a_pool_lie_where_a_form_puts_them():
-    raw = _abi.Forward(tokens=7, q=3, u=11)
+    raw = _abi.Forward(tokens=7, q=3, u=11, committed_tokens=15)
     pool = raw.pool
     pool.slots, pool.stride = 4, 5
     pool.indices = _abi.IndexTable(6, 7, 8)
@@ -119,7 +119,7 @@ def test_the_pointers_of_a_pool_lie_where_a_form_puts_them():
     pool.checkpoints = _abi.IndexTable(12, 13, 14)
     form = _abi.form(raw)
     tail = _abi.pooled_tail(form)
-    packed = tail.pack(tail.head, 6, tail.table, 9, 10, 12, tail.tail)
+    packed = tail.pack(tail.head, 6, tail.table, 9, 10, 12, tail.tail, 15)
     assert form.pack(form.head, 0, 3, *[0] * 9, packed) == bytes(raw)
 
 

@@ -220,6 +220,28 @@ def test_slots_must_be_contiguous_and_asked_for(pooled, small_plan):
         small_plan.run(**arrays, pool=slots)
 
 
+def test_committed_tokens(arrays):
+    problem = kda.Problem(heads=2, value_heads=4, key_dim=64, value_dim=32, max_tokens=64,
+                          max_sequences=4, final_state=True, slot_index_type="i64",
+                          committed_tokens=True)  # fmt: skip
+    plan = kda.Plan(problem, kda.Options(target="sm_90a"))
+    arrays.update(initial_state=None, final_state=Array((3, 4, 32, 64), "<f4"))
+    for counts in (None, Array((3,), "<i8")):
+        with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+            plan.run(**arrays, committed_tokens=counts)
+    with pytest.raises(ValueError, match="committed_tokens is i32; the plan's problem says i64"):
+        plan.run(**arrays, committed_tokens=Array((3,), "<i4"))
+    with pytest.raises(ValueError, match=r"committed_tokens has the shape \[4\]; .* wants \[3\]"):
+        plan.run(**arrays, committed_tokens=Array((4,), "<i8"))
+    with pytest.raises(ValueError, match="committed_tokens has strides"):
+        plan.run(**arrays, committed_tokens=Array((3,), "<i8", strides=(16,)))
+    bare = kda.Problem(heads=2, value_heads=4, key_dim=64, value_dim=32, max_tokens=64,
+                       max_sequences=4, final_state=True)  # fmt: skip
+    plan = kda.Plan(bare, kda.Options(target="sm_90a"))
+    with pytest.raises(kda.InvalidArgument, match="Problem::committed_tokens = false"):
+        plan.run(**arrays, committed_tokens=Array((3,), "<i4"))
+
+
 def test_w_and_u(arrays):
     problem = kda.Problem(heads=2, key_dim=64, value_dim=32, max_tokens=64, max_sequences=3,
                           qkv_type="f32", gate="logsigmoid", wy_chunk=16)  # fmt: skip

@@ -123,6 +123,25 @@ def test_drafts(launches):
     assert launches.problem.draft_states and not launches.problem.zero_padding
 
 
+@pytest.mark.parametrize("call", [fused_recurrent_kda, fused_recurrent_kda_fwd])
+def test_committed_tokens(launches, call):
+    x = inputs(T=4)
+    pool = torch.zeros(20, 4, 64, 32)
+    slots = torch.arange(3, dtype=torch.int32)
+    counts = torch.tensor([4, 0, 2], dtype=torch.int32)
+    for committed in (counts, counts.clone()):
+        o, same = call(
+            *x, initial_state=pool, ssm_state_indices=slots, committed_tokens=committed
+        )
+        assert same is pool
+        assert launches[-1].committed_tokens == committed.data_ptr()
+    assert launches.problem.committed_tokens and not launches.problem.draft_states
+    call(*x, initial_state=pool, ssm_state_indices=slots, committed_tokens=counts.long())
+    assert launches[-1].committed_tokens not in (None, counts.data_ptr())  # as int32
+    call(*x, initial_state=pool, ssm_state_indices=slots)
+    assert not launches[-1].committed_tokens and not launches.problem.committed_tokens
+
+
 def test_prefill_with_checkpoints(launches):
     x = inputs(B=1, T=300)
     cu = torch.tensor([0, 100, 300])

@@ -98,6 +98,21 @@ TABLE = torch.zeros(2, 3, dtype=torch.int32)
             (TWO, None, TWO, None),
             (),
         ),
+        (
+            ValueError,
+            "committed_tokens is torch.float32; counts",
+            POOL,
+            (TWO, None, None, None, TWO.float()),
+            (),
+        ),
+        (ValueError, "indices are \\[N\\]", POOL, (TABLE, None, None, None, TWO), ()),
+        (
+            ValueError,
+            "checkpoint_tokens = 64; a",
+            POOL,
+            (TWO, None, None, TABLE, TWO),
+            (64,),
+        ),
         (ValueError, "checkpoints are missing", POOL, (TWO, None, None, None), (64,)),
         (ValueError, "checkpoints are given", POOL, (TWO, None, None, TABLE), ()),
     ],
@@ -112,6 +127,8 @@ def test_refusals_of_calls():
     x = inputs()
     with pytest.raises(AssertionError, match="needs initial_state"):
         fused_recurrent_kda_fwd(*x)
+    with pytest.raises(ValueError, match="committed_tokens is given without ssm_state_indices"):
+        fused_recurrent_kda(*x, committed_tokens=TWO)
     with torch.no_grad():
         with pytest.raises(AssertionError, match=r"out is \[1\]"):
             paged_kda(*x, POOL, TWO, out=torch.zeros(1))

@@ -47,6 +47,27 @@ TEST_CASE("the gate regimes are those of peers.md, whatever the gate") {
   CHECK(mean(GatePattern::mixed, 1, 2) > -0.01);
 }
 
+TEST_CASE("sequences commit none of their tokens, some and all, or as many as said") {
+  Problem p = small_problem(1, 1, 4, 4);
+  std::vector<std::int64_t> lengths(60, 3);
+  lengths.back() = 0;
+  const std::vector<std::int64_t> cu_seqlens = cu_seqlens_of(lengths);
+  CHECK(make_tensors(p, cu_seqlens.back(), cu_seqlens).committed_tokens.empty());
+  p.committed_tokens = true;
+  const Tensors drawn = make_tensors(p, cu_seqlens.back(), cu_seqlens);
+  REQUIRE(drawn.committed_tokens.size() == lengths.size());
+  CHECK(drawn.committed_tokens.back() == 0);
+  std::vector<int> met(4);
+  for (const std::int64_t count : drawn.committed_tokens) ++met.at(static_cast<std::size_t>(count));
+  for (const int times : met) CHECK(times > 0);
+  InputSpec spec;
+  spec.committed_tokens = 7;
+  const Inputs said = reference_inputs(make_tensors(p, cu_seqlens.back(), cu_seqlens, spec));
+  CHECK(said.committed_tokens == std::vector<std::int64_t>(lengths.size(), 7));
+  CHECK(said.committed_of(0) == 3);
+  CHECK_THAT(to_text(spec), test::contains("committed=7"));
+}
+
 TEST_CASE("inputs repeat after their period, and their first tokens are those without one") {
   const Problem p = small_problem(2, 4, 16, 8, DType::bf16);
   InputSpec spec;

@@ -144,6 +144,21 @@ TEST_CASE("drafts keep the state after every token and start from the last accep
   CHECK(start_of(p, slots, 4) == 14);  // 7 accepted of 3 columns
 }
 
+TEST_CASE("a slot's final state knows the committed tokens alone") {
+  const Problem p = pooled_problem();
+  const Inputs all = some_inputs(p, {0, 3, 6, 9, 9});
+  Inputs in = all;
+  in.committed_tokens = {-2, 1, 7, 4};
+  const std::vector<double> pool = some_pool(6);
+  const Slots slots{.slots = 6, .indices = {0, 1, 2, 3}, .initial_indices = {4, 1, 2, 3}};
+  const PooledOutputs out = pooled(in, pool, slots);
+  CHECK(slot(out.pool, 0) == slot(pool, 4));
+  CHECK(near(slot(out.pool, 1), plain(all, 3, 4, slot(pool, 1)).final_state));
+  CHECK(near(slot(out.pool, 2), plain(all, 6, 9, slot(pool, 2)).final_state));
+  for (const int s : {3, 4, 5}) CHECK(slot(out.pool, s) == slot(pool, s));
+  CHECK(out.o == pooled(all, pool, slots).o);
+}
+
 TEST_CASE("checkpoints are states that a run can resume from") {
   Problem p = pooled_problem();
   p.checkpoint_tokens = 64;

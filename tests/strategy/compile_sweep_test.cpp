@@ -43,6 +43,20 @@ const std::vector<Factor> kProblems = {
 };
 constexpr const char* kSizes = "T=4096 N=4 ";
 
+// TABLE: the same of problems with committed tokens, which strategy recurrent alone serves.
+const std::vector<Factor> kCommitted = {
+    {"T=512 N=64 H=32", "T=64 N=64 H=32", "T=4096 N=4 H=4 HV=16", "T=6 N=1 H=2"},
+    {"K=128 V=128", "K=64 V=64", "K=64 V=128", "K=128 V=64", "K=16 V=16", "K=60 V=100",
+     "K=192 V=128", "K=256 V=256"},
+    {"qkv=bf16", "qkv=f16", "qkv=f32"},
+    {"g=bf16 beta=f32", "g=f32 beta=bf16", "g=f16 beta=f16"},
+    {"gate=bounded", "gate=softplus", "gate=log_decay beta_logit=0", "gate=logsigmoid l2norm=0"},
+    {"h0=1 ht=1", "h0=0 ht=1", "h0=1 ht=1 pool=1 zero_padding=1", "h0=1 ht=1 pool=1 slots=i64"},
+    {"state=f32 layout=value_first", "state=bf16 layout=key_first", "state=f32 layout=key_first",
+     "state=bf16 layout=value_first"},
+    {"varlen=0", "varlen=1 cu_seqlens=i64", "varlen=1 cu_seqlens=i32"},
+};
+
 Problem problem_of(const std::string& words) {
   const auto parsed = problem::parse(words);
   INFO(parsed.status().message());
@@ -162,6 +176,25 @@ TEST_CASE("default tunings compile without spills for every kind of problem",
         CHECK(plans[i]);
         if (plans[i]) check_kernels(**plans[i], false);
       }
+    }
+  }
+}
+
+TEST_CASE("recurrent's default tunings compile without spills for committed tokens",
+          "[strategy][compile]") {
+  const test::Scratch cache;
+  std::vector<std::string> words;
+  for (const auto& row : test::pairwise(kCommitted)) {
+    words.push_back(test::words_of(kCommitted, row) + " committed=1");
+  }
+  std::vector<Problem> problems;
+  for (const std::string& each : words) problems.push_back(problem_of(each));
+  for (const char* target : kTargets) {
+    const auto plans = plan::make_all(problems, {.target = target, .cache_dir = cache.path()});
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      INFO(target << ": " << words[i] << ": " << plans[i].status().message());
+      REQUIRE(plans[i]);
+      check_kernels(**plans[i], false);
     }
   }
 }

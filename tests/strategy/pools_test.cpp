@@ -38,7 +38,7 @@ const std::vector<Factor> kDecodes = {
     {"state=f32 layout=value_first", "state=bf16 layout=value_first", "state=f32 layout=key_first",
      "state=bf16 layout=key_first"},
     {"slots=i32", "slots=i64"},
-    {"drafts=0", "drafts=1"},
+    {"drafts=0", "drafts=1", "committed=1"},
     {"zero_padding=0", "zero_padding=1"},
     {"varlen=0", "varlen=1 cu_seqlens=i32"},
 };

@@ -128,7 +128,7 @@ TEST_CASE("recurrent hands the kernel the run's tensors", "[strategy]") {
                         .o = memory + 2,
                         .final_state = memory + 3};
   const auto launch = launch_of(problem, *recipe, forward);
-  abi::recurrent::StepArgs args;
+  abi::recurrent::StepArgs<false> args;
   REQUIRE(launch.args_bytes == sizeof args);
   std::memcpy(&args, launch.args, sizeof args);
   CHECK(args.in.q.data == memory);
@@ -142,6 +142,21 @@ TEST_CASE("recurrent hands the kernel the run's tensors", "[strategy]") {
   CHECK(args.out.o.data == memory + 2);
   CHECK(args.out.initial_state == memory + 1);
   CHECK(args.out.final_state == memory + 3);
+}
+
+TEST_CASE("recurrent hands the kernel where the committed tokens end", "[strategy]") {
+  const Problem problem = test::problem_in_words("T=8 N=2 H=2 ht=1 committed=1");
+  const device::Device device = device_of("sm_90a");
+  const auto recipe = recurrent.compose(problem, device, recurrent.defaults(problem, device));
+  REQUIRE(recipe);
+  const std::int32_t counts[2] = {1, 3};
+  Forward forward{.tokens = 8, .sequences = 2};
+  forward.committed_tokens = counts;
+  const auto launch = launch_of(problem, *recipe, forward);
+  abi::recurrent::StepArgs<true> args;
+  REQUIRE(launch.args_bytes == sizeof args);
+  std::memcpy(&args, launch.args, sizeof args);
+  CHECK(args.committed_tokens == counts);
 }
 
 TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V", "[strategy]") {

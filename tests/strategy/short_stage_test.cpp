@@ -101,7 +101,7 @@ TEST_CASE("beside a short stage all blocks of the recurrence fit the device", "[
   CHECK(grid(1, 8448, 1) == 32);
   const compose::Launch last = launch_of(problem, recipe.stages[2], 8448, 257);
   CHECK(last.grid[0] == 257U * 16 * 16);  // of 8 columns
-  CHECK(last.args_bytes == sizeof(abi::recurrent::StepArgs));
+  CHECK(last.args_bytes == sizeof(abi::recurrent::StepArgs<false>));
   // Without tokens the states are still to be copied, by the last stage.
   CHECK(grid(0, 0, 257) == 0);
   CHECK(grid(2, 0, 257) == 257U * 16 * 16);

@@ -97,6 +97,14 @@ Rig::Rig(const Gpu& gpu, const Trial& trial, const reference::Tensors& tensors)
                               : raw("cu_seqlens", given.data(), given.size() * 8, 8);
   }
 
+  if (p.committed_tokens) {
+    const auto& given = tensors.committed_tokens;
+    const std::vector<std::int32_t> narrow(given.begin(), given.end());
+    forward_.committed_tokens = p.slot_index_type == Index::i32
+                                    ? raw("committed_tokens", narrow.data(), narrow.size() * 4, 4)
+                                    : raw("committed_tokens", given.data(), given.size() * 8, 8);
+  }
+
   const std::size_t element = bytes_of(p.qkv_type), state_element = bytes_of(p.state_type);
   o_ = DeviceMemory(gpu, static_cast<std::size_t>(o_place_.extent) * element,
                     (trial_.misaligned + trial_.misaligned_o) * element);

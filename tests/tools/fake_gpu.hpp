@@ -44,7 +44,7 @@ class FakeGpu {
 
  private:
   using Clock = std::chrono::steady_clock;
-  using Graph = std::vector<abi::recurrent::StepArgs>;
+  using Graph = std::vector<abi::recurrent::StepArgs<false>>;
 
   static FakeGpu*& current() {
     static FakeGpu* gpu = nullptr;
@@ -68,7 +68,7 @@ class FakeGpu {
     return shape;
   }
 
-  void run(const abi::recurrent::StepArgs& args) {
+  void run(const abi::recurrent::StepArgs<false>& args) {
     ++launches;
     if (!writes) return;
     const reference::Tensors& shape = shape_of(args.in.tokens);
@@ -169,7 +169,7 @@ inline std::map<std::string, void*> FakeGpu::table() {
     return known ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
   });
   add("cuLaunchKernelEx", [](const CUlaunchConfig*, CUfunction, void** parameters, void**) {
-    const auto& args = *static_cast<const abi::recurrent::StepArgs*>(parameters[0]);
+    const auto& args = *static_cast<const abi::recurrent::StepArgs<false>*>(parameters[0]);
     if (current()->capturing_) {
       current()->captured_.push_back(args);
     } else {

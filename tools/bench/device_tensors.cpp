@@ -72,6 +72,7 @@ DeviceTensors::DeviceTensors(const Gpu& gpu, const reference::Tensors& host, boo
   } else {
     first.initial_state = uploaded(gpu, host.initial_state);
   }
+  committed_tokens_ = uploaded(gpu, index_bytes(problem_, host.committed_tokens));
   first.o = Buffer(gpu, host.v.size());
   const std::size_t states = static_cast<std::size_t>(sequences_) * problem_.value_heads *
                              problem_.key_dim * problem_.value_dim;
@@ -114,6 +115,7 @@ Forward DeviceTensors::forward(int set) const {
   run.final_state = from.final_state.data();
   run.w = from.w.data();
   run.u = from.u.data();
+  run.committed_tokens = committed_tokens_.data();
   if (head_major_) {
     run.q_strides = run.k_strides = strides(problem_.heads, problem_.key_dim);
     run.g_strides = strides(problem_.value_heads, problem_.key_dim);

@@ -51,6 +51,7 @@ class DeviceTensors {
   reference::Slots slots_;        // of a pool, the same for every set
   Buffer indices_, checkpoints_;  // of those
   Buffer pool_at_first_;
+  Buffer committed_tokens_;  // the same for every set
 };
 
 }  // namespace kda::bench

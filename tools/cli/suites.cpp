@@ -52,6 +52,7 @@ std::span<const char* const> decode_problems() {
       "T=256 N=256 H=32",
       "T=256 N=64 H=32 pool=1",
       "T=256 N=64 H=32 pool=1 drafts=1",
+      "T=256,320,512 N=64 H=32 pool=1 committed=1",
       "T=64 N=64 H=16 HV=64 pool=1",
       "T=64 N=64 H=32 pool=1 varlen=1 slots=i64",
   };

@@ -143,6 +143,13 @@ struct State {
     }
   }
 
+  // In a loop: its addresses are computed here, not before the loop and kept in registers.
+  KDA_DEVICE void store_rarely(storage<shape.state_type>* data) const {
+    State now = *this;
+    asm volatile("" : "+r"(now.part), "+r"(now.local_column));
+    now.store(data);
+  }
+
   // One token: decays S, writes beta k (v - S^T k)^T and reads o = S^T q, into every lane of the
   // group.  Both sums are over the decayed S, at once: after the write, S^T q has grown by (k . q)
   // times what was written.

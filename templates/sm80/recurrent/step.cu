@@ -38,6 +38,7 @@ constexpr abi::recurrent::Geometry geometry = abi::recurrent::geometry_of(shape,
 using State = recurrent::State<shape, tune>;
 using Tokens = recurrent::Tokens<shape, tune>;
 using Stage = recurrent::Stage<shape, tune>;
+using Args = abi::recurrent::StepArgs<shape.committed_tokens>;
 
 // Every lane of a group holds its columns' outputs: lane i of it writes columns i, i + lanes, ...
 KDA_DEVICE void write_output(storage<shape.qkv_type>* row, const State& state,
@@ -57,6 +58,17 @@ KDA_DEVICE void write_output(storage<shape.qkv_type>* row, const State& state,
   }
 }
 
+// Tokens of sequence n that its final state knows.
+template <class A>
+KDA_DEVICE i64 committed_of(const A& args, int n, i64 length) {
+  if constexpr (shape.committed_tokens) {
+    if (args.committed_tokens == nullptr) return length;
+    const i64 committed = Slots<shape>::load(args.committed_tokens, n);
+    return committed < 0 ? 0 : committed < length ? committed : length;
+  }
+  return length;
+}
+
 KDA_DEVICE void end_after_previous() {
   if (beside && blockIdx.x == gridDim.x - 1) ptx::wait_for_previous();
 }
@@ -64,7 +76,7 @@ KDA_DEVICE void end_after_previous() {
 }  // namespace kda
 
 extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.resident)
-    kda_recurrent_step(const __grid_constant__ kda::abi::recurrent::StepArgs args) {
+    kda_recurrent_step(const __grid_constant__ kda::Args args) {
   using namespace kda;
   __shared__ Stage stages[tune.stages];
 
@@ -83,6 +95,7 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
   const Slots<shape> slots(args.out, n);
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(args.in, n);
   const i64 length = sequence.length();
+  const i64 committed = committed_of(args, n, length);
   if (beside && length > given.short_tokens) {
     end_after_previous();
     return;
@@ -146,6 +159,11 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
         length - first < geometry.tokens ? static_cast<int>(length - first) : geometry.tokens;
 #pragma unroll 1
     for (int t = 0; t < count; ++t) {
+      if constexpr (shape.committed_tokens) {
+        if (first + t == committed) {
+          state.store_rarely(Slots<shape>::at(args.out, args.in, slots.own, head));
+        }
+      }
       float o[State::columns];
       state.step(o, stage, t);
       write_output(o_row, state, o);
@@ -162,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
   }
 
   if constexpr (shape.final_state && !shape.draft_states) {
-    state.store(Slots<shape>::at(args.out, args.in, slots.own, head));
+    if (committed == length) state.store(Slots<shape>::at(args.out, args.in, slots.own, head));
   }
   end_after_previous();
 }

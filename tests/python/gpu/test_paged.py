@@ -127,6 +127,38 @@ def test_drafts(accepted):
         assert error_ratio(state, pool[4 * n + 3]) < 0.005
 
 
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_drafts_are_replayed(kind):
+    """Each call begins with what was accepted of the one before; one state a sequence is written."""
+    m = Model(3, 12)
+    slots = torch.tensor([4, 0, 2], device="cuda")
+    pool = pool_of(m, 6, [4, 0, 2])
+    before = pool.clone()
+    begin, counts = 0, torch.zeros(3, device="cuda", dtype=kind)
+    for accepted in (0, 4, 1, 3):  # of the tokens that the call begins with
+        counts.fill_(accepted)
+        o, same = m.call(
+            fused_recurrent_kda, initial_state=pool, ssm_state_indices=slots,
+            committed_tokens=counts, part=slice(begin, begin + 4),
+        )  # fmt: skip
+        assert same is pool and unnamed_are_untouched(pool, [4, 0, 2])
+        for n, slot in enumerate(slots.tolist()):
+            want, _ = m.expected(n, 0, begin + 4, before[slot])
+            assert error_ratio(want[begin:], o[n]) < 0.005
+            begun = begin + accepted
+            _, state = m.expected(n, 0, begun, before[slot]) if begun else (None, before[slot])
+            assert error_ratio(state, pool[slot]) < 0.005
+        begin += accepted
+    apart = pool.clone()
+    _, states = m.call(
+        fused_recurrent_kda, initial_state=apart, ssm_state_indices=slots, committed_tokens=counts,
+        inplace_final_state=False, output_final_state=True, part=slice(8, 12),
+    )  # fmt: skip
+    m.call(paged_kda, state_pool=pool, ssm_state_indices=slots, committed_tokens=counts,
+           part=slice(8, 12))  # fmt: skip
+    assert torch.equal(states, pool[slots]) and unnamed_are_untouched(apart, [4, 0, 2])
+
+
 def test_prefill_with_checkpoints_resumes_anywhere():
     m = Model(1, 500)
     ends = torch.tensor([0, 200, 500], device="cuda")

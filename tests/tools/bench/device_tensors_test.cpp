@@ -54,3 +54,27 @@ TEST_CASE("head-major tensors lie as kda_prefill_f32 takes them, and come back",
   tensors.download_outputs(o, state);
   CHECK(o == host.v);
 }
+
+TEST_CASE("committed tokens lie in the type of slot indices, the same for every set", "[tools]") {
+  const test::FakeGpu device;
+  const measure::Gpu gpu(-1);
+  Problem wanted{.heads = 1, .key_dim = 4, .value_dim = 4, .max_tokens = 12};
+  wanted.max_sequences = 3;
+  wanted.final_state = wanted.committed_tokens = true;
+  const auto counts = [&](Index type) {
+    wanted.slot_index_type = type;
+    const reference::Tensors host =
+        reference::make_tensors(*problem::complete(wanted), 12, {0, 4, 8, 12});
+    const bench::DeviceTensors tensors(gpu, host);
+    const void* data = tensors.forward(tensors.sets() - 1).committed_tokens;
+    REQUIRE(data != nullptr);
+    std::vector<std::int64_t> out;
+    for (std::int64_t n = 0; n < 3; ++n) {
+      out.push_back(type == Index::i32 ? static_cast<const std::int32_t*>(data)[n]
+                                       : static_cast<const std::int64_t*>(data)[n]);
+    }
+    CHECK(out == host.committed_tokens);
+    return out;
+  };
+  CHECK(counts(Index::i32) == counts(Index::i64));
+}

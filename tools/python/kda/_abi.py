@@ -58,6 +58,7 @@ class Problem(Structure):
         ("zero_padding", c_int32),
         ("mixed_lengths", c_int32),
         ("wy_chunk", c_int32),
+        ("committed_tokens", c_int32),
     ]
 
 
@@ -121,6 +122,7 @@ class Forward(Structure):
         ("pool", StatePool),
         ("w", c_void_p),
         ("u", c_void_p),
+        ("committed_tokens", c_void_p),
     ]
 
 
@@ -155,7 +157,8 @@ POINTERS = (
     "o",
     "final_state",
 )
-# With a pool also those of kda_state_pool: indices.data, and these, side by side.
+# With a pool also those of kda_state_pool: indices.data, and these, side by side; and at the struct's
+# end committed_tokens.
 SLOTS = ("initial_indices", "num_accepted_tokens", "checkpoints")
 
 
@@ -168,7 +171,7 @@ class Form(NamedTuple):
 
 
 class PooledTail(NamedTuple):
-    """The tail of a Form with a pool: ``pack(head, indices, table, *slots, tail)``."""
+    """The tail of a Form with a pool: ``pack(head, indices, table, *slots, tail, committed_tokens)``."""
 
     pack: Callable[..., bytes]
     head: bytes
@@ -194,9 +197,9 @@ def form(raw: Forward) -> Form:
 
 
 def pooled_tail(f: Form) -> PooledTail:
-    """Of all that its pool and what follows hold beside indices.data and SLOTS."""
-    head, table, tail = f.tail[:_INDICES], f.tail[_INDICES + 8 : _SLOTS], f.tail[_AFTER:]
-    layout = f"{len(head)}sP{len(table)}s{len(SLOTS)}P{len(tail)}s"
+    """Of all that its pool and what follows hold beside indices.data, SLOTS and committed_tokens."""
+    head, table, tail = f.tail[:_INDICES], f.tail[_INDICES + 8 : _SLOTS], f.tail[_AFTER:-8]
+    layout = f"{len(head)}sP{len(table)}s{len(SLOTS)}P{len(tail)}sP"
     return PooledTail(struct.Struct(layout).pack, head, table, tail)
 
 

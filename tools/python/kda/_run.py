@@ -82,11 +82,11 @@ def forward_of(
     pool: Optional[StatePool],
     sequences: Optional[int],
     stream: int,
-    wy: Sequence[Any] = (None, None),
+    others: Sequence[Any] = (None, None, None),
 ) -> tuple[_abi.Forward, list[View]]:
     """The struct, and what must outlive the call.  Raises ValueError where a tensor does not fit.
 
-    `given` are the tensors in the order of _abi.POINTERS; `wy` are w and u.
+    `given` are the tensors in the order of _abi.POINTERS; `others` are w, u and committed_tokens.
     """
     p = problem
     tensors = dict(zip(_abi.POINTERS, given))
@@ -181,6 +181,13 @@ def forward_of(
             else:
                 _contiguous(field, found)
                 setattr(raw.pool, field, found.pointer)
+    *wy, committed = others
+    if committed is not None:
+        found = seen("committed_tokens", committed)
+        _want("committed_tokens", found, (raw.sequences,))
+        _want_type("committed_tokens", found, p.slot_index_type)
+        _contiguous("committed_tokens", found)
+        raw.committed_tokens = found.pointer
     for name, tensor, channels in zip("wu", wy, (p.key_dim, p.value_dim)):
         if tensor is None:
             continue

@@ -176,6 +176,7 @@ class Plan:
         pool: Optional[StatePool] = None,
         w: Any = None,
         u: Any = None,
+        committed_tokens: Any = None,
         sequences: Optional[int] = None,
         workspace: Any = None,
         stream: Any = None,
@@ -183,6 +184,8 @@ class Plan:
         """Enqueues the kernels on the stream and returns; `o` and `final_state` are written.
 
         With Problem.wy_chunk = C also `w` [N, HV, Nc, C, K] and `u` [N, HV, Nc, C, V], where given.
+        With Problem.committed_tokens the final state of sequence n is the one after its first
+        `committed_tokens` [N], of Problem.slot_index_type; None: all.
 
         Every tensor may be of torch or of any framework that speaks ``__cuda_array_interface__`` or
         DLPack; none is copied, so the last dimension must be contiguous.  ``q``, ``k`` are
@@ -198,7 +201,8 @@ class Plan:
         # Torch's tensors are checked once for their shapes, strides and types.
         keep: Any = tensors
         key = form = None
-        if pool is None and w is None and u is None and is_plain_torch(q):
+        plain = pool is None and w is None and u is None and committed_tokens is None
+        if plain and is_plain_torch(q):
             in_place = final_state is initial_state  # a guard takes no tensor twice
             there = [x for x in (tensors[:-1] if in_place else tensors) if x is not None]
             key = (
@@ -226,7 +230,8 @@ class Plan:
                 form.tail,
             )
         else:
-            raw, keep = forward_of(self._problem, tensors, pool, sequences, queue, (w, u))
+            others = w, u, committed_tokens
+            raw, keep = forward_of(self._problem, tensors, pool, sequences, queue, others)
             forward = bytes(raw)
             if key is not None and all(map(is_plain_torch, there)):
                 remember(self._checked, key, there, _abi.form(raw), gradients=True)

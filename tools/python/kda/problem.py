@@ -146,7 +146,7 @@ class Problem:
     state_pool: bool = False
     """initial_state and final_state are pools, their slots named by index (see StatePool)."""
     slot_index_type: Index = Index.i32
-    """Of the indices and of num_accepted_tokens."""
+    """Of the indices, num_accepted_tokens and committed_tokens."""
     draft_states: bool = False
     """Speculative decoding: keep the state after every token, not the last."""
     checkpoint_tokens: int = 0
@@ -159,6 +159,10 @@ class Problem:
 
     wy_chunk: int = 0
     """Dense runs of strategy chunk may also bring out w and u, of chunks of 16, 32 or 64 tokens."""
+
+    committed_tokens: bool = False
+    """Runs may say how many of a sequence's first tokens its final state knows: speculative decoding
+    that computes accepted tokens again in place of keeping a state for every draft."""
 
     def __post_init__(self) -> None:
         for field, kind in _ENUMS.items():

@@ -39,6 +39,7 @@ _library.define(
 _library.define(
     f"paged({_READS.replace('Tensor? initial_state', 'Tensor(a!) pool')}, Tensor indices, "
     "Tensor? initial_indices, Tensor? num_accepted_tokens, Tensor? checkpoints, "
+    "Tensor? committed_tokens, "
     f"{_RULE}, int checkpoint_tokens, bool zero_padding, bool mixed_lengths, Tensor(b!) o) -> ()",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
@@ -145,8 +146,8 @@ def _nothing(*arguments: Any) -> None:
 
 
 def _paged_cuda(*arguments: Any) -> None:
-    t, slots = Tensors(*arguments[:9]), Slots(*arguments[9:13])
-    *words, checkpoint_tokens, zero_padding, mixed_lengths, o = arguments[13:]
+    t, slots = Tensors(*arguments[:9]), Slots(*arguments[9:14])
+    *words, checkpoint_tokens, zero_padding, mixed_lengths, o = arguments[14:]
     assert t.initial_state is not None
     paging = Paging(checkpoint_tokens, zero_padding, mixed_lengths)
     rule = _rule_of(words, t.initial_state.dtype)._replace(paging=paging)

@@ -26,6 +26,7 @@ class Slots(NamedTuple):
     initial_indices: Optional[Tensor]  # [N]
     num_accepted_tokens: Optional[Tensor]  # [N]
     checkpoints: Optional[Tensor]  # [N, columns]
+    committed_tokens: Optional[Tensor] = None  # [N], tokens and no slots, but of their type
 
 
 def problem_words(paging: Paging, slots: Slots) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def problem_words(paging: Paging, slots: Slots) -> dict[str, Any]:
         "checkpoint_tokens": paging.checkpoint_tokens,
         "zero_padding": paging.zero_padding,
         "mixed_lengths": paging.mixed_lengths,
+        "committed_tokens": slots.committed_tokens is not None,
     }
 
 
@@ -61,7 +63,8 @@ def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -
         if x.device != pool.device:
             raise ValueError(f"{name} is on {x.device} and the pool on {pool.device}")
         if x.dtype not in INDICES:
-            raise ValueError(f"{name} is {x.dtype}; slot indices are int32 or int64")
+            what = "counts" if name == "committed_tokens" else "slot indices"
+            raise ValueError(f"{name} is {x.dtype}; {what} are int32 or int64")
         table = name in ("indices", "checkpoints")
         if x.dim() not in ((1, 2) if table else (1,)) or x.shape[0] != states[0]:
             shape = "[N] or [N, columns]" if table else "[N]"
@@ -71,6 +74,18 @@ def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -
             f"num_accepted_tokens needs a table of slots, one for the state after each token; "
             f"indices are {list(slots.indices.shape)}, not [N, columns]"
         )
+    if slots.committed_tokens is not None:
+        if slots.indices.dim() == 2 and slots.indices.shape[1] > 1:
+            raise ValueError(
+                f"committed_tokens is given and indices are {list(slots.indices.shape)}, slots for the "
+                "state after every token; with committed_tokens one state a sequence is kept, so "
+                "indices are [N]"
+            )
+        if paging.checkpoint_tokens > 0:
+            raise ValueError(
+                f"committed_tokens is given and checkpoint_tokens = {paging.checkpoint_tokens}; a "
+                "checkpoint may know tokens that are not committed, so give one of them"
+            )
     if (slots.checkpoints is not None) != (paging.checkpoint_tokens > 0):
         given = "missing" if slots.checkpoints is None else "given"
         raise ValueError(
@@ -89,9 +104,9 @@ def repaired(slots: tuple[Any, ...]) -> Slots:
         rows = x.dim() == 1 or (x.stride(1) == 1 and x.stride(0) >= x.shape[1])
         return x if rows and (x.dim() == 2 or x.stride(0) == 1) else x.contiguous()
 
-    indices, initial, accepted, checkpoints = map(plain, slots)
+    indices, *others = map(plain, slots)
     assert indices is not None
-    return Slots(indices, initial, accepted, checkpoints)
+    return Slots(indices, *others)
 
 
 def need_copies(slots: Slots) -> bool:
@@ -111,7 +126,7 @@ def fill(raw: _abi.StatePool, pool: Tensor, slots: Slots) -> None:
 
 def tail(f: _abi.PooledTail, slots: tuple[Any, ...]) -> bytes:
     """The end of a kda_forward for these slots."""
-    indices, initial, accepted, checkpoints = slots
+    indices, initial, accepted, checkpoints, committed = slots
     return f.pack(
         f.head,
         indices.data_ptr(),
@@ -120,4 +135,5 @@ def tail(f: _abi.PooledTail, slots: tuple[Any, ...]) -> bytes:
         0 if accepted is None else accepted.data_ptr(),
         0 if checkpoints is None else checkpoints.data_ptr(),
         f.tail,
+        0 if committed is None else committed.data_ptr(),
     )

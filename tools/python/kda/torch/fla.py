@@ -30,7 +30,9 @@ def _covers_all(cu_seqlens_cpu: Optional[Tensor], tokens: int) -> bool:
 
 
 _ready: Known[Ready] = {}
-_PAGED = ("ssm_state_indices", "num_accepted_tokens", "inplace_final_state", "out")
+_PAGED = (
+    "ssm_state_indices", "num_accepted_tokens", "committed_tokens", "inplace_final_state", "out",
+)  # fmt: skip
 
 
 def _run(
@@ -177,8 +179,8 @@ def fused_recurrent_kda(
     The planner, not the name, chooses the kernels: token by token for decode, in chunks for a
     prefill.  initial_state may have any float type; the final state is float32.
 
-    The keywords ssm_state_indices, num_accepted_tokens, inplace_final_state and out make it
-    :func:`kda.torch.fused_recurrent_kda_fwd`, on a pool of states.
+    The keywords ssm_state_indices, num_accepted_tokens, committed_tokens, inplace_final_state and out
+    make it :func:`kda.torch.fused_recurrent_kda_fwd`, on a pool of states.
     """
     if kwargs:
         if "transpose_state_layout" in kwargs:

@@ -39,8 +39,7 @@ def _run(
         there, outline = given(tensors)
         named = None
         if slots is not None:
-            _, initial, accepted, checkpoints = slots
-            named = initial is None, accepted is None, checkpoints is None
+            named = tuple(x is None for x in slots)
             there += [x for x in slots if x is not None]
         if out is not None:
             there.append(out)
@@ -101,6 +100,7 @@ def paged_kda(
     num_accepted_tokens: Tensor | None = None,
     checkpoint_indices: Tensor | None = None,
     checkpoint_tokens: int = 0,
+    committed_tokens: Tensor | None = None,
     A_log: Tensor | None = None,
     dt_bias: Tensor | None = None,
     scale: float | None = None,
@@ -130,6 +130,11 @@ def paged_kda(
             ``ssm_state_indices[n, accepted - 1]``; from its first slot where it is zero or less.
         checkpoint_indices: ``[N, columns]``; the state after ``(j + 1) * checkpoint_tokens`` tokens of
             sequence n goes to the slot ``[n, j]``, to none where that is negative.
+        committed_tokens: ``[N]``, int32 or int64: the final state of sequence n is the one after so many
+            of its first tokens, clamped to 0 (the state it starts from) and its length; its other
+            tokens have outputs alone.  So a call begins with the tokens that were accepted of the call
+            before and goes on with new drafts, and one state is written, whatever is accepted next.
+            Not with more than one column of slots or with checkpoints.
         mixed_lengths: calls pack sequences of a few tokens beside long ones.
         out: takes o, ``[B, T, HV, V]``, contiguous.
     """
@@ -140,7 +145,10 @@ def paged_kda(
     if not use_gate_in_kernel:
         A_log = dt_bias = None
     tensors = (q, k, v, g, beta, A_log, dt_bias, state_pool, cu_seqlens)
-    slots = (ssm_state_indices, initial_state_indices, num_accepted_tokens, checkpoint_indices)
+    slots = (
+        ssm_state_indices, initial_state_indices, num_accepted_tokens, checkpoint_indices,
+        committed_tokens,
+    )  # fmt: skip
     return _run_on_pool(words, tensors, slots, checkpoint_tokens, mixed_lengths, out)
 
 
@@ -212,7 +220,14 @@ def fused_recurrent_kda_fwd(
     FLA reads or writes outside of what it is given, this does not: a negative slot is padding, no
     accepted token starts from the first slot, and one slot for several tokens takes the last state.
     With ``inplace_final_state=False`` the pool stays as it is and the final states are returned.
+    The keyword committed_tokens, which FLA has not, is that of :func:`paged_kda`.
     """
+    committed_tokens: Tensor | None = kwargs.get("committed_tokens")
+    if committed_tokens is not None and ssm_state_indices is None:
+        raise ValueError(
+            "committed_tokens is given without ssm_state_indices; name the states' slots, "
+            "torch.arange(N) for a state each"
+        )
     if inplace_final_state:
         assert initial_state is not None, "inplace_final_state=True needs initial_state"
     elif ssm_state_indices is None and out is None:
@@ -243,7 +258,7 @@ def fused_recurrent_kda_fwd(
         A_log = dt_bias = None
     tensors = (q, k, v, g, beta, A_log, dt_bias, state, cu_seqlens)
     if ssm_state_indices is not None:
-        slots = (ssm_state_indices, None, num_accepted_tokens, None)
+        slots = (ssm_state_indices, None, num_accepted_tokens, None, committed_tokens)
         out = _run_on_pool(words, tensors, slots, 0, False, out)
     else:
         out = _run(words, tensors, None, (0, False, False), out, cu_seqlens is not None)

@@ -1,4 +1,4 @@
-// What strategies that go by chunks can keep of a pool's states.
+// Which states strategies that go by chunks can keep.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 namespace kda::strategy {
 
 // ok, or unsupported where the problem wants states inside chunks; `name` is the strategy's.
-Status check_pool_states(std::string_view name, const Problem& problem);
+Status check_kept_states(std::string_view name, const Problem& problem);
 
 // ok, or unsupported where a checkpoint falls inside a chunk of so many tokens.
 Status check_checkpoints(std::string_view name, const Problem& problem, int chunk);
