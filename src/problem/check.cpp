@@ -133,8 +133,7 @@ Status check_unwanted(const Problem& p, const Forward& f) {
   if (!p.committed_tokens && f.committed_tokens != nullptr) {
     return refuse(
         "committed_tokens is given, but Problem::committed_tokens = false; make the plan with it, "
-        "or "
-        "pass null");
+        "or pass null");
   }
   return {};
 }

@@ -134,8 +134,7 @@ Status check_committed(const Problem& p) {
     return refuse(
         "committed_tokens beside draft_states, which keeps the state after every token; set one of "
         "them: draft_states to start from a kept state, committed_tokens to compute accepted "
-        "tokens "
-        "again");
+        "tokens again");
   }
   if (p.checkpoint_tokens > 0) {
     return refuse(
