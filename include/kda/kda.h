@@ -8,7 +8,8 @@
 
    (1) kda_plan is opaque; the other structs are plain.  Fill them with kda_*_init, then change what
        you need.  A field's meaning, shape, unit and default are those of the same name in kda.hpp
-       and state_pool.hpp; enums and truth values are int32_t, truth 0 or 1.
+       and state_pool.hpp; enums and truth values are int32_t unless they say otherwise, truth 0
+       or 1.
    (2) The structs that begin with struct_size grow at their end.  A program and a library of
        different age work together: a field that one of them does not know has its default, which
        for later fields is what zero means; a newer field that is not zero is refused.  The structs
@@ -77,7 +78,8 @@ typedef struct kda_problem {
   float scale;
   int32_t state_layout, initial_state, final_state;
   int32_t state_pool, slot_index_type, draft_states, checkpoint_tokens, zero_padding, mixed_lengths;
-  int32_t wy_chunk, committed_tokens;
+  int32_t wy_chunk;
+  int64_t committed_tokens; /* 0 or 1; as wide as lets the struct grow past its padding */
 } kda_problem;
 
 typedef struct kda_options { /* strings: NULL is the empty default; copied */

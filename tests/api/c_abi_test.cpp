@@ -243,6 +243,21 @@ TEST_CASE("a newer program works with this library until it asks for what is not
   check_refused(kda_supports(&newer.known, &options), KDA_UNSUPPORTED, "use a newer one");
 }
 
+// A field in what was a struct's padding would not make it longer: a program from before it would
+// hand over whatever lies there, and a library from before it would not refuse the field.
+static_assert(offsetof(kda_problem, committed_tokens) == 128 && sizeof(kda_problem) == 136);
+
+TEST_CASE("the bytes past an older program's last field are not read", "[api]") {
+  kda_problem newer = small();
+  std::memset(reinterpret_cast<unsigned char*>(&newer) + offsetof(kda_problem, wy_chunk) +
+                  sizeof newer.wy_chunk,
+              0xa5, sizeof newer - offsetof(kda_problem, wy_chunk) - sizeof newer.wy_chunk);
+  newer.struct_size = offsetof(kda_problem, committed_tokens);
+  Problem read;
+  REQUIRE(api::to_cpp(&newer, read).ok());
+  CHECK_FALSE(read.committed_tokens);
+}
+
 TEST_CASE("an older program's structs are neither overrun nor misread", "[api]") {
   // As from a kda.h whose structs ended where these did in the first release.
   constexpr std::size_t size = offsetof(kda_problem, mixed_lengths) + sizeof(std::int32_t);

@@ -136,8 +136,9 @@ def test_committed_tokens(launches, call):
         assert same is pool
         assert launches[-1].committed_tokens == committed.data_ptr()
     assert launches.problem.committed_tokens and not launches.problem.draft_states
-    call(*x, initial_state=pool, ssm_state_indices=slots, committed_tokens=counts.long())
-    assert launches[-1].committed_tokens not in (None, counts.data_ptr())  # as int32
+    wide = counts.long()
+    call(*x, initial_state=pool, ssm_state_indices=slots, committed_tokens=wide)
+    assert launches[-1].committed_tokens not in (None, wide.data_ptr())  # as int32
     call(*x, initial_state=pool, ssm_state_indices=slots)
     assert not launches[-1].committed_tokens and not launches.problem.committed_tokens
 

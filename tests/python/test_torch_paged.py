@@ -129,6 +129,15 @@ def test_refusals_of_calls():
         fused_recurrent_kda_fwd(*x)
     with pytest.raises(ValueError, match="committed_tokens is given without ssm_state_indices"):
         fused_recurrent_kda(*x, committed_tokens=TWO)
+    for in_place in (True, False):
+        with pytest.raises(ValueError, match="committed_tokens is given and indices are"):
+            fused_recurrent_kda_fwd(
+                *x,
+                initial_state=POOL,
+                inplace_final_state=in_place,
+                ssm_state_indices=TABLE,
+                committed_tokens=TWO,
+            )
     with torch.no_grad():
         with pytest.raises(AssertionError, match=r"out is \[1\]"):
             paged_kda(*x, POOL, TWO, out=torch.zeros(1))
@@ -152,10 +161,13 @@ def test_only_what_the_library_would_refuse_is_copied():
     assert r.initial_indices.dtype == torch.int32
     assert r.num_accepted_tokens.is_contiguous() and r.checkpoints.is_contiguous()
     assert _pool.need_copies(slots) and not _pool.need_copies(r)
+    far = torch.tensor([2**40, -(2**40)])  # past the end, and before it
+    slots = _pool.Slots(TWO.int(), None, None, None, far)
+    assert _pool.repaired(slots).committed_tokens.tolist() == [2**31 - 1, -1]
 
 
-@pytest.mark.parametrize("drafts", [False, True])
-def test_a_call_is_one_operator(drafts):
+@pytest.mark.parametrize("drafts, commits", [(False, False), (True, False), (False, True)])
+def test_a_call_is_one_operator(drafts, commits):
     torch.compiler.reset()
     graphs = []
 
@@ -164,12 +176,13 @@ def test_a_call_is_one_operator(drafts):
         return graph.forward
 
     @torch.compile(fullgraph=True, backend=keep)
-    def layer(x, pool, slots, accepted):
+    def layer(x, pool, slots, accepted, committed):
         o, state = fused_recurrent_kda(
             *x,
             initial_state=pool,
             ssm_state_indices=slots,
             num_accepted_tokens=accepted,
+            committed_tokens=committed,
         )
         return o + 1, state
 
@@ -177,7 +190,8 @@ def test_a_call_is_one_operator(drafts):
         x = inputs(T=3, device="meta")
         slots = TABLE if drafts else TWO
         accepted = TWO.to("meta") if drafts else None
-        o, state = layer(x, POOL.to("meta"), slots.to("meta"), accepted)
+        committed = TWO.to("meta") if commits else None
+        o, state = layer(x, POOL.to("meta"), slots.to("meta"), accepted, committed)
     assert o.shape == (2, 3, 2, 16) and state.shape == POOL.shape
     targets = [str(n.target) for n in graphs[0].graph.nodes if "kda" in str(n.target)]
     assert len(graphs) == 1 and targets == ["kda.paged"]

@@ -278,6 +278,7 @@ TEST_CASE("stages are at once where that is expected to be faster, and where ask
   const Options own{.strategy = "chunk_wgmma"};
   CHECK(flags("T=8192 H=24", own));        // 162 us, else some 210
   CHECK(flags("T=256 H=32", own));         // 16.3 us, else 18.4
+  CHECK(flags("T=1024 H=4", own));         // 23.7 us, else 24.4
   CHECK_FALSE(flags("T=64 H=4", own));     // ends before it begins to pay
   CHECK_FALSE(flags("T=8192 H=64", own));  // too few left to prepare
   CHECK_FALSE(flags("T=8192 H=24", {.strategy = "chunk_wgmma", .tuning = "stages_at_once=1"}));
@@ -375,6 +376,10 @@ TEST_CASE("stages at once whose blocks begin far apart", "[gpu][beside]") {
     trials.push_back(slow);
   }
   check_on_device("beside slow rows", trials, variants());
+  Trial mixed = trial("K=128 V=128 HV=4 varlen=1 mixed=1", {1, 300, 1, 2, 129, 1, 33});
+  mixed.layout = Layout::gapped;
+  check_on_device("beside slow long rows", {mixed},
+                  {{"chunk_wgmma", "stages_at_once=2 short_tokens=8 load_stages=6"}});
 }
 
 // A flag that the run before left raised would let the recurrence take that run's factors.

@@ -223,22 +223,34 @@ def test_a_graph_replays_with_other_slots():
         assert not torch.equal(states, before)
 
 
-def test_compiled_is_eager():
+@pytest.mark.parametrize("counts", [None, [0, 1, 3, 2]])
+def test_compiled_is_eager(counts):
     torch.compiler.reset()
-    m = Model(4, 1)
+    m = Model(4, 3)
+    committed = None if counts is None else torch.tensor(counts, device="cuda")
     pool = pool_of(m, 16, range(16))
     before = pool.clone()
     slots = torch.tensor([3, 1, 8, -1], device="cuda", dtype=torch.int32)
 
     @torch.compile(fullgraph=True)
     def layer(pool, slots):
-        o, _ = m.call(fused_recurrent_kda, initial_state=pool, ssm_state_indices=slots)
+        o, _ = m.call(
+            fused_recurrent_kda,
+            initial_state=pool,
+            ssm_state_indices=slots,
+            committed_tokens=committed,
+        )
         return o * 2
 
     doubled = layer(pool, slots)
     states = pool.clone()
     pool.copy_(before)
-    o, _ = m.call(fused_recurrent_kda, initial_state=pool, ssm_state_indices=slots)
+    o, _ = m.call(
+        fused_recurrent_kda,
+        initial_state=pool,
+        ssm_state_indices=slots,
+        committed_tokens=committed,
+    )
     assert torch.equal(doubled, o * 2) and torch.equal(states, pool)
 
 

@@ -68,6 +68,8 @@ TEST_CASE("committed tokens lie in the type of slot indices, the same for every 
     const bench::DeviceTensors tensors(gpu, host);
     const void* data = tensors.forward(tensors.sets() - 1).committed_tokens;
     REQUIRE(data != nullptr);
+    for (int set = 0; set < tensors.sets(); ++set)
+      CHECK(tensors.forward(set).committed_tokens == data);
     std::vector<std::int64_t> out;
     for (std::int64_t n = 0; n < 3; ++n) {
       out.push_back(type == Index::i32 ? static_cast<const std::int32_t*>(data)[n]

@@ -58,7 +58,7 @@ class Problem(Structure):
         ("zero_padding", c_int32),
         ("mixed_lengths", c_int32),
         ("wy_chunk", c_int32),
-        ("committed_tokens", c_int32),
+        ("committed_tokens", c_int64),
     ]
 
 

@@ -75,12 +75,7 @@ def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -
             f"indices are {list(slots.indices.shape)}, not [N, columns]"
         )
     if slots.committed_tokens is not None:
-        if slots.indices.dim() == 2 and slots.indices.shape[1] > 1:
-            raise ValueError(
-                f"committed_tokens is given and indices are {list(slots.indices.shape)}, slots for the "
-                "state after every token; with committed_tokens one state a sequence is kept, so "
-                "indices are [N]"
-            )
+        need_one_slot(slots.indices)
         if paging.checkpoint_tokens > 0:
             raise ValueError(
                 f"committed_tokens is given and checkpoint_tokens = {paging.checkpoint_tokens}; a "
@@ -93,6 +88,16 @@ def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -
         )
 
 
+def need_one_slot(indices: Tensor) -> None:
+    """With committed_tokens."""
+    if indices.dim() == 2 and indices.shape[1] > 1:
+        raise ValueError(
+            f"committed_tokens is given and indices are {list(indices.shape)}, slots for the state "
+            "after every token; with committed_tokens one state a sequence is kept, so indices are "
+            "[N]"
+        )
+
+
 def repaired(slots: tuple[Any, ...]) -> Slots:
     """With copies of what the library would refuse for its type or its strides."""
     kind = slots[0].dtype
@@ -100,7 +105,8 @@ def repaired(slots: tuple[Any, ...]) -> Slots:
     def plain(x: Optional[Tensor]) -> Optional[Tensor]:
         if x is None:
             return None
-        x = x.to(kind)  # itself where nothing changes
+        if x.dtype != kind:  # past the end stays there
+            x = (x.clamp(-1, 2**31 - 1) if kind is torch.int32 else x).to(kind)
         rows = x.dim() == 1 or (x.stride(1) == 1 and x.stride(0) >= x.shape[1])
         return x if rows and (x.dim() == 2 or x.stride(0) == 1) else x.contiguous()
 

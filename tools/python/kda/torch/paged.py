@@ -14,7 +14,7 @@ from torch import Tensor
 from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
-from kda.torch._pool import Paging, Slots
+from kda.torch._pool import Paging, Slots, need_one_slot
 from kda.torch._tensors import Tensors, given
 from kda.torch._words import Words, check, rule_of, said
 
@@ -244,6 +244,8 @@ def fused_recurrent_kda_fwd(
         K, (HV, V) = q.shape[3], v.shape[2:]
         shape = [N, HV, V, K] if state_v_first else [N, HV, K, V]
         if ssm_state_indices is not None:
+            if committed_tokens is not None:
+                need_one_slot(ssm_state_indices)
             state, rows = _gathered(state, shape, ssm_state_indices, num_accepted_tokens)
             ssm_state_indices, num_accepted_tokens = rows, None
         elif state is None:
