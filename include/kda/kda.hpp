@@ -86,6 +86,7 @@ struct Problem {
   // Speculative decoding without draft_states: runs may say how many of a sequence's first tokens
   // its final state knows (Forward), in a pool or not.  A run begins with the tokens that were
   // accepted of the one before, and only the state after those is written, not one for every draft.
+  // Served token by token (strategy recurrent): for decodes, slow for prefills.
   bool committed_tokens = false;
 
   // Dense runs of chunk strategies may also bring out w and u (Forward), of chunks of 16, 32 or 64

@@ -14,7 +14,19 @@ namespace {
 
 Problem legal() { return {.heads = 4, .value_heads = 8, .max_tokens = 1024}; }
 
-std::string refusal(const std::function<void(Problem&)>& spoil) {
+using Change = std::function<void(Problem&)>;
+
+// Each change after the first one.
+void check_legal(const Change& first, const std::vector<Change>& changes) {
+  for (const Change& change : changes) {
+    Problem problem = legal();
+    first(problem);
+    change(problem);
+    CHECK(problem::complete(problem));
+  }
+}
+
+std::string refusal(const Change& spoil) {
   Problem problem = legal();
   spoil(problem);
   const auto result = problem::complete(problem);
@@ -114,17 +126,10 @@ TEST_CASE("w and u come of chunks that dense runs have", "[problem]") {
 
 TEST_CASE("tokens are committed to one final state a sequence", "[problem]") {
   const auto committed = [](Problem& p) { p.committed_tokens = p.final_state = true; };
-  for (const auto& legal_change : std::vector<std::function<void(Problem&)>>{
-           [](Problem&) {},
-           [](Problem& p) { p.initial_state = true; },
-           [](Problem& p) { p.state_pool = p.zero_padding = p.initial_state = true; },
-           [](Problem& p) { p.varlen = p.mixed_lengths = true; },
-       }) {
-    Problem problem = legal();
-    committed(problem);
-    legal_change(problem);
-    CHECK(problem::complete(problem));
-  }
+  check_legal(committed,
+              {[](Problem&) {}, [](Problem& p) { p.initial_state = true; },
+               [](Problem& p) { p.state_pool = p.zero_padding = p.initial_state = true; },
+               [](Problem& p) { p.varlen = p.mixed_lengths = true; }});
   CHECK(refusal([](Problem& p) { p.committed_tokens = true; }) ==
         "committed_tokens is set, but final_state = false: nothing would be written");
   CHECK(
@@ -151,19 +156,11 @@ TEST_CASE("sizes whose bytes would overflow are refused", "[problem]") {
 
 TEST_CASE("what serving asks for needs a pool that is read or written", "[problem]") {
   const auto pooled = [](Problem& p) { p.state_pool = p.initial_state = p.final_state = true; };
-  for (const auto& legal_change : std::vector<std::function<void(Problem&)>>{
-           [](Problem&) {},
-           [](Problem& p) { p.draft_states = p.zero_padding = true; },
-           [](Problem& p) { p.checkpoint_tokens = 64; },
-           [](Problem& p) { p.final_state = false; },
-           [](Problem& p) { p.initial_state = false, p.checkpoint_tokens = 100; },
-           [](Problem& p) { p.varlen = p.mixed_lengths = true; },
-       }) {
-    Problem problem = legal();
-    pooled(problem);
-    legal_change(problem);
-    CHECK(problem::complete(problem));
-  }
+  check_legal(pooled, {[](Problem&) {}, [](Problem& p) { p.draft_states = p.zero_padding = true; },
+                       [](Problem& p) { p.checkpoint_tokens = 64; },
+                       [](Problem& p) { p.final_state = false; },
+                       [](Problem& p) { p.initial_state = false, p.checkpoint_tokens = 100; },
+                       [](Problem& p) { p.varlen = p.mixed_lengths = true; }});
   CHECK(refusal([](Problem& p) { p.draft_states = true; }) ==
         "draft_states is set, but state_pool = false: slots to keep or to skip need a pool");
   CHECK_THAT(refusal([](Problem& p) { p.checkpoint_tokens = 64; }),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "strategy/table.hpp"
+#include "support/part.hpp"
 #include "support/rig.hpp"
 #include "support/trials.hpp"
 #include "support/words.hpp"
@@ -60,15 +61,6 @@ std::vector<Trial> committed() {
   return out;
 }
 
-Plan plan_of(const Problem& problem) {
-  Options options;
-  options.strategy = "recurrent";
-  Result<Plan> plan = Plan::make(problem, options);
-  INFO(plan.status().message());
-  REQUIRE(plan);
-  return *std::move(plan);
-}
-
 using Bits = std::vector<std::byte>;
 
 // A trial's run in which only the counts change.
@@ -78,7 +70,7 @@ struct Counted {
         tensors(reference::make_tensors(trial.problem, trial.tokens(),
                                         reference::cu_seqlens_of(trial.lengths), trial.inputs)),
         rig(gpu, trial, tensors),
-        plan(plan_of(trial.problem)) {}
+        plan(plan_of(trial.problem, "recurrent")) {}
 
   void set(const std::vector<std::int32_t>& counts) const {
     const auto to = reinterpret_cast<CUdeviceptr>(rig.forward().committed_tokens);
@@ -188,18 +180,7 @@ TEST_CASE("drafts replayed step by step end in the bits of one run", "[gpu]") {
   for (std::int32_t step = 0; begin < kLength; ++step) {
     const std::int64_t tokens = std::min<std::int64_t>(5 + step % 4, kLength - begin);
     const auto count = static_cast<std::int32_t>(std::min<std::int64_t>(1 + step % 6, tokens));
-    Forward forward = all;
-    const auto advance = [&](auto*& data, int channels) {
-      const std::size_t bytes = static_cast<std::size_t>(begin * channels) * 2;
-      data = const_cast<std::byte*>(static_cast<const std::byte*>(data)) + bytes;
-    };
-    advance(forward.q, p.heads * p.key_dim);
-    advance(forward.k, p.heads * p.key_dim);
-    advance(forward.v, p.value_heads * p.value_dim);
-    advance(forward.g, p.value_heads * p.key_dim);
-    advance(forward.beta, p.value_heads);
-    advance(forward.o, p.value_heads * p.value_dim);
-    forward.tokens = tokens;
+    const Forward forward = part_of(p, all, begin, begin + tokens);
     counted.set({count});
     const Status status = counted.plan.run(forward, nullptr, 0, counted.gpu.stream());
     INFO(status.message());

@@ -2,6 +2,7 @@
 // slots named twice, a run resumed from a checkpoint.
 #include <thread>
 
+#include "support/part.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/trials.hpp"
 
@@ -9,15 +10,6 @@ using namespace kda;
 using namespace kda::test;
 
 namespace {
-
-Plan plan_of(const Problem& problem, const std::string& strategy) {
-  Options options;
-  options.strategy = strategy;
-  Result<Plan> plan = Plan::make(problem, options);
-  INFO(strategy << ": " << plan.status().message());
-  REQUIRE(plan);
-  return *std::move(plan);
-}
 
 PoolTrial decode(const std::string& words, int sequences, SlotsSpec spec = {}) {
   PoolTrial out;
@@ -151,20 +143,7 @@ TEST_CASE("a run resumed from a checkpoint is the run that never stopped", "[gpu
       const DeviceMemory start(gpu, 4);
       const std::int32_t two = 2;
       must(gpu.driver().MemcpyHtoD(reinterpret_cast<CUdeviceptr>(start.data()), &two, 4), "copy");
-      const Problem& p = whole.trial.problem;
-      Forward rest = rig.forward();
-      const auto advance = [&](auto*& data, int channels) {
-        const std::size_t element = std::string(type) == "f32" ? 4 : 2;
-        data = const_cast<std::byte*>(static_cast<const std::byte*>(data)) +
-               128 * std::size_t(channels) * element;
-      };
-      advance(rest.q, p.heads * p.key_dim);
-      advance(rest.k, p.heads * p.key_dim);
-      advance(rest.v, p.value_heads * p.value_dim);
-      advance(rest.g, p.value_heads * p.key_dim);
-      advance(rest.beta, p.value_heads);
-      advance(rest.o, p.value_heads * p.value_dim);
-      rest.tokens = 72;
+      Forward rest = part_of(whole.trial.problem, rig.forward(), 128, 200);
       rest.pool.initial_indices = start.data();
       // Its checkpoint after 64 would be the whole run's after 192: none of the two columns.
       const DeviceMemory none(gpu, 8);

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <thread>
 
-#include "reference/dtype.hpp"
+#include "support/part.hpp"
 #include "support/rig.hpp"
 #include "support/trials.hpp"
 
@@ -31,21 +31,9 @@ std::vector<Named> plans_of(const Problem& problem) {
   return out;
 }
 
-const void* advanced(const void* data, std::int64_t elements, DType type) {
-  return static_cast<const std::byte*>(data) +
-         elements * static_cast<std::int64_t>(reference::bytes_of(type));
-}
-
-// The run of tokens [from, to) alone.
-Forward part(const Problem& p, Forward f, std::int64_t from, std::int64_t to, const void* before,
-             void* after) {
-  f.q = advanced(f.q, from * p.heads * p.key_dim, p.qkv_type);
-  f.k = advanced(f.k, from * p.heads * p.key_dim, p.qkv_type);
-  f.v = advanced(f.v, from * p.value_heads * p.value_dim, p.qkv_type);
-  f.g = advanced(f.g, from * p.value_heads * p.key_dim, p.gate_type);
-  f.beta = advanced(f.beta, from * p.value_heads, p.beta_type);
-  f.o = const_cast<void*>(advanced(f.o, from * p.value_heads * p.value_dim, p.qkv_type));
-  f.tokens = to - from;
+Forward part(const Problem& p, const Forward& whole, std::int64_t from, std::int64_t to,
+             const void* before, void* after) {
+  Forward f = part_of(p, whole, from, to);
   f.initial_state = before;
   f.final_state = after;
   return f;

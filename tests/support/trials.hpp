@@ -36,6 +36,15 @@ inline std::string all_types(const char* type) {
 }
 inline constexpr const char* kTypes[] = {"bf16", "f16", "f32"};
 
+inline Plan plan_of(const Problem& problem, const std::string& strategy) {
+  Options options;
+  options.strategy = strategy;
+  Result<Plan> plan = Plan::make(problem, options);
+  INFO(strategy << ": " << plan.status().message());
+  REQUIRE(plan);
+  return *std::move(plan);
+}
+
 // Tagged [gpu]: all right on the device, and something was run.
 inline void check_on_device(const char* title, const std::vector<Trial>& trials,
                             const std::vector<Variant>& variants = every_strategy()) {

@@ -4,8 +4,7 @@
 //   load, store, make   makers alone: the one, the other and both
 //   take                takers alone, of images that lie in memory or in the L2
 //   relay               both at once; a maker is at most `lag` tiles of its taker ahead (0: as far
-//   as
-//                       it comes), and prefetches its next tile into the L2 or not; a taker
+//                       as it comes), and prefetches its next tile into the L2 or not; a taker
 //                       discards the image that it took or not
 #include <cuda_runtime.h>
 
