@@ -87,6 +87,20 @@ std::string prelude_of(const abi::Shape& shape, tunable::Values values, int shor
   return compose::prelude(shape, values);
 }
 
+// A block a chunk slot and value head.
+void bind_prepare(const Problem& problem, const FactorSlices& slices, std::int64_t early_blocks,
+                  const Run& run, Launch& launch) {
+  const abi::chunk::Factors factors = slices.at(run);
+  launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(factors.slots);
+  launch.grid[1] = static_cast<unsigned>(problem.value_heads);
+  launch.set(abi::chunk::PrepareArgs{
+      .in = problem::inputs_of(problem, run.forward),
+      .factors = factors,
+      .lets_begin = factors.slots * problem.value_heads <= early_blocks ? 1 : 0,
+      .w = run.forward.w,
+      .u = run.forward.u});
+}
+
 }  // namespace
 
 compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning,
@@ -102,13 +116,7 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
   stage.threads = static_cast<unsigned>(tuning.prepare_threads);
   stage.shared_bytes = static_cast<std::size_t>(abi::chunk::prepare_shared_bytes(shape, tuning));
   stage.bind = [problem, slices](const Run& run, Launch& launch) {
-    const abi::chunk::Factors factors = slices.at(run);
-    launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(factors.slots);
-    launch.grid[1] = static_cast<unsigned>(problem.value_heads);
-    launch.set(abi::chunk::PrepareArgs{.in = problem::inputs_of(problem, run.forward),
-                                       .factors = factors,
-                                       .w = run.forward.w,
-                                       .u = run.forward.u});
+    bind_prepare(problem, slices, 0, run, launch);
   };
   return stage;
 }
@@ -162,7 +170,7 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
 
 compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
                                     const PrepareTuning& tuning, const FactorSlices& slices,
-                                    bool walking) {
+                                    bool walking, std::int64_t early_blocks) {
   if (!prepares_by_group(problem, device, tuning.chunk)) {
     return prepare_stage(problem, tuning, slices);
   }
@@ -178,6 +186,9 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
   stage.prelude = prelude_of(shape, {{"groups", 1}}, tuning.short_tokens);
   stage.threads = abi::factors::threads;
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, 1));
+  stage.bind = [problem, slices, early_blocks](const Run& run, Launch& launch) {
+    bind_prepare(problem, slices, early_blocks, run, launch);
+  };
   return stage;
 }
 

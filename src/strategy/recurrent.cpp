@@ -32,7 +32,7 @@ constexpr double kFewTokens = 8;
 // The cost model.  A warp waits this long for one token's shared memory, sums and shuffles ...
 constexpr double kTokenCycles = 1200;
 // ... and issues this many instructions for it, beside four an element of the state.
-constexpr double kTokenInstructions = 150;
+constexpr double kTokenInstructions = 220;
 // With one stage it also waits this long for the next tokens to come.
 constexpr double kFetchCycles = 1500;
 constexpr double kCyclesPerMicrosecond = 1700;

@@ -8,6 +8,7 @@
 #include "abi/tensors.h"
 #include "base/element.cuh"
 #include "base/types.cuh"
+#include "ptx/global_pair.cuh"
 #include "tile/operand.cuh"
 
 namespace kda::step {
@@ -30,8 +31,62 @@ struct State {
     }
   }
 
-  // Calls visit(register, index) for every element that exists, index within the head's state;
-  // `value0` is the warp's first V column.
+  // Of an element within its head's state.
+  static KDA_DEVICE u32 index_of(u32 key, u32 value) {
+    return shape.state_value_first ? value * shape.key_dim + key : key * shape.value_dim + value;
+  }
+
+  static constexpr i64 head_elements = static_cast<i64>(shape.key_dim) * shape.value_dim;
+
+  using Storage = storage<shape.state_type>;
+
+  // head counts over sequences and value heads: n * HV + h.
+  KDA_DEVICE void load(const void* states, i64 head, int value0) {
+    load(static_cast<const Storage*>(states) + head * head_elements, value0);
+  }
+  KDA_DEVICE void store(void* states, i64 head, int value0) {
+    store(static_cast<Storage*>(states) + head * head_elements, value0);
+  }
+
+  // from, to: this head's; `value0` is the warp's first V column.
+  KDA_DEVICE void load(const Storage* from, int value0) {
+    clear();
+    visit(value0, [&](float& x, u32 index) { x = kda::load<shape.state_type>(from, index); });
+  }
+  KDA_DEVICE void store(Storage* to, int value0) {
+    visit(value0, [&](float& x, u32 index) { kda::store<shape.state_type>(to, index, x); });
+  }
+
+  // The same, the two channels that a thread holds side by side at once where memory has them so:
+  // half of the instructions, but code for both.
+  KDA_DEVICE void load_paired(const Storage* from, int value0) {
+    if (!is_paired(from)) {
+      load(from, value0);
+      return;
+    }
+    clear();
+    visit_pairs(value0, [&](float* x, u32 index) {
+      const float2 pair = load_pair<shape.state_type>(from, index);
+      x[0] = pair.x;
+      x[1] = pair.y;
+    });
+  }
+  KDA_DEVICE void store_paired(Storage* to, int value0) {
+    if (!is_paired(to)) {
+      store(to, value0);
+      return;
+    }
+    visit_pairs(value0, [&](const float* x, u32 index) {
+      if constexpr (shape.state_type == abi::DType::f32) {
+        ptx::store_pair(to + index, x[0], x[1]);
+      } else {
+        store_pair<shape.state_type>(to, index, x[0], x[1]);
+      }
+    });
+  }
+
+ private:
+  // Calls visit(register, index) for every element that exists, index within the head's state.
   template <class Visit>
   KDA_DEVICE void visit(int value0, Visit&& visit) {
     const tile::Lane lane;
@@ -54,39 +109,14 @@ struct State {
     }
   }
 
-  // Of an element within its head's state.
-  static KDA_DEVICE u32 index_of(u32 key, u32 value) {
-    return shape.state_value_first ? value * shape.key_dim + key : key * shape.value_dim + value;
-  }
-
-  static constexpr i64 head_elements = static_cast<i64>(shape.key_dim) * shape.value_dim;
-
-  using Storage = storage<shape.state_type>;
-
-  // head counts over sequences and value heads: n * HV + h.
-  KDA_DEVICE void load(const void* states, i64 head, int value0) {
-    load(static_cast<const Storage*>(states) + head * head_elements, value0);
-  }
-  KDA_DEVICE void store(void* states, i64 head, int value0) {
-    store(static_cast<Storage*>(states) + head * head_elements, value0);
-  }
-
-  // from, to: this head's.
-  KDA_DEVICE void load(const Storage* from, int value0) {
-    clear();
-    visit(value0, [&](float& x, u32 index) { x = kda::load<shape.state_type>(from, index); });
-  }
-  KDA_DEVICE void store(Storage* to, int value0) {
-    visit(value0, [&](float& x, u32 index) { kda::store<shape.state_type>(to, index, x); });
-  }
-
-  // The same, the two channels that a thread holds side by side at once where memory has them so.
-  KDA_DEVICE void store_paired(Storage* to, int value0) {
+  static KDA_DEVICE bool is_paired(const Storage* data) {
     constexpr bool beside = shape.state_value_first && shape.key_dim % 2 == 0;
-    if (!beside || reinterpret_cast<u64>(to) % (2 * sizeof(Storage)) != 0) {
-      store(to, value0);
-      return;
-    }
+    return beside && reinterpret_cast<u64>(data) % (2 * sizeof(Storage)) == 0;
+  }
+
+  // visit(first of two registers, index) for every pair of channels of a [V, K] that exists.
+  template <class Visit>
+  KDA_DEVICE void visit_pairs(int value0, Visit&& visit) {
     const tile::Lane lane;
 #pragma unroll
     for (int row = 0; row < 2 * tiles; ++row) {
@@ -96,8 +126,7 @@ struct State {
 #pragma unroll
         for (int k = 0; k < key_tiles; ++k) {
           if (k * 8 + 2 * lane.t < shape.key_dim) {
-            const float* x = &s[row / 2][k][row % 2 * 2];
-            store_pair<shape.state_type>(to, first + k * 8, x[0], x[1]);
+            visit(&s[row / 2][k][row % 2 * 2], first + k * 8);
           }
         }
       }

@@ -1,9 +1,11 @@
 // chunk_wgmma's defaults, and what its kernels and the planner agree on of memory.
 #include "strategy/chunk_wgmma.hpp"
 
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "abi/chunk.h"
 #include "abi/chunk_wgmma.h"
 #include "plan/plan.hpp"
 #include "problem/shape.hpp"
@@ -37,6 +39,31 @@ TEST_CASE("brief sequences go by blocks of which two share a multiprocessor", "[
     CHECK_THAT(default_tuning(brief + more + "pool=1 h0=1 ht=1 checkpoint=64"),
                contains("load_stages=4"));
   }
+}
+
+TEST_CASE("chains of a few brief sequences bring their states while chunks are prepared",
+          "[strategy]") {
+  const auto lets_begin = [](const std::string& words, std::int64_t tokens, int sequences) {
+    const Problem problem = problem_in_words(words);
+    const auto recipe = strategy::chunk_wgmma.compose(
+        problem, h200(), strategy::chunk_wgmma.defaults(problem, h200()));
+    REQUIRE(recipe);
+    REQUIRE(recipe->stages[0].file == "chunk/prepare_group.cu");
+    Forward forward{.tokens = tokens, .sequences = sequences};
+    problem::fill_strides(problem, forward);
+    compose::Launch launch;
+    recipe->stages[0].bind({forward, nullptr}, launch);
+    abi::chunk::PrepareArgs args;
+    REQUIRE(launch.args_bytes == sizeof args);
+    std::memcpy(&args, launch.args, sizeof args);
+    return args.lets_begin == 1;
+  };
+  const std::string brief = "H=16 varlen=1 T=4096 N=64";
+  CHECK(lets_begin(brief, 2048, 64));  // 128 chunk slots of 16 heads
+  CHECK_FALSE(lets_begin(brief, 4096, 64));
+  // One chain a multiprocessor.
+  CHECK_FALSE(lets_begin("T=8192 H=64", 8192, 1));
+  CHECK_FALSE(lets_begin("T=8192 H=64", 1024, 1));
 }
 
 TEST_CASE("both stages at once by as many blocks as leave enough to prepare", "[strategy]") {

@@ -347,7 +347,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   State state;
   const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16 * tiles;
   if (slots.has_start()) {
-    state.load(slots.start(args.out, in, task.head), value0);
+    state.load_paired(slots.start(args.out, in, task.head), value0);
   } else {
     state.clear();
   }
@@ -415,7 +415,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
 
   ptx::cp_async_wait<0>();
   if constexpr (shape.final_state) {
-    state.store(Slots<shape>::at(args.out, in, slots.own, task.head), value0);
+    state.store_paired(Slots<shape>::at(args.out, in, slots.own, task.head), value0);
   }
 }
 

@@ -17,7 +17,8 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
 
   const abi::Inputs& in = args.in;
   const i64 slot = blockIdx.x;
-  ptx::wait_for_previous();  // before any block ends: what starts then need not
+  ptx::wait_for_previous();  // before any block ends or lets others start: they need not
+  if (args.lets_begin != 0) ptx::launch_dependents();
   Tile tile;
   tile.head = static_cast<int>(blockIdx.y);
   tile.slot = slot;

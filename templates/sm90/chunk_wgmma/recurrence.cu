@@ -66,7 +66,7 @@ KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
     Chain::State state;
     if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
     if (slots.has_start()) {
-      state.load(slots.start(args.out, in, task.head), value0());
+      state.load_paired(slots.start(args.out, in, task.head), value0());
     } else {
       state.clear();
     }
