@@ -1,6 +1,6 @@
 # cmake --build build --target check: clang-format and clang-tidy (both of version 14, whose layout
 # the tree follows), then the tests that guard the tree's shape.  Ninja runs tidy in parallel and
-# again only for sources that changed.
+# again only for what changed.
 find_program(KDA_CLANG_FORMAT clang-format-14)
 find_program(KDA_CLANG_TIDY clang-tidy-14)
 set(root "${PROJECT_SOURCE_DIR}")
@@ -18,18 +18,49 @@ if(KDA_CLANG_FORMAT)
 endif()
 
 if(KDA_CLANG_TIDY AND KDA_BUILD_TOOLS)
+  set(script "${root}/tools/cmake/tidy.sh")
+  set(settings "${root}/.clang-tidy" "${root}/tools/.clang-tidy")
   set(stamps "")
+  # kda_tidy(<stamp> <what> <mode> <argument of tidy.sh>...)
+  function(kda_tidy stamp what mode)
+    set(sources ${ARGN})
+    list(FILTER sources INCLUDE REGEX "[.]cpp$")
+    add_custom_command(OUTPUT "${stamp}"
+      COMMAND "${script}" ${KDA_CLANG_TIDY} "${PROJECT_BINARY_DIR}" ${mode} ${ARGN}
+      COMMAND ${CMAKE_COMMAND} -E touch "${stamp}"
+      DEPENDS ${sources} "${script}" ${settings} COMMENT "clang-tidy ${what}" VERBATIM)
+    set(stamps ${stamps} "${stamp}" PARENT_SCOPE)
+  endfunction()
+
+  # A text of several sources has the settings of their folder.
+  foreach(path IN LISTS settings)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${root}" OUTPUT_VARIABLE name)
+    configure_file("${path}" "${PROJECT_BINARY_DIR}/tidy/${name}" COPYONLY)
+  endforeach()
+  set(folders "")
   foreach(path IN LISTS tidied)
     cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${root}" OUTPUT_VARIABLE name)
-    set(stamp "${PROJECT_BINARY_DIR}/tidy/${name}.ok")
-    cmake_path(GET stamp PARENT_PATH folder)
-    file(MAKE_DIRECTORY "${folder}")
-    add_custom_command(OUTPUT "${stamp}"
-      COMMAND ${KDA_CLANG_TIDY} --quiet -p "${PROJECT_BINARY_DIR}" "${path}"
-      COMMAND ${CMAKE_COMMAND} -E touch "${stamp}"
-      DEPENDS "${path}" "${root}/.clang-tidy" "${root}/tools/.clang-tidy"
-      COMMENT "clang-tidy ${name}" VERBATIM)
-    list(APPEND stamps "${stamp}")
+    cmake_path(GET name PARENT_PATH folder)
+    list(APPEND folders ${folder})
+    list(APPEND "tidied_${folder}" "${path}")
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder IN LISTS folders)
+    # Ten sources a text: no text keeps the other cores waiting for long.
+    set(rest ${tidied_${folder}})
+    set(piece 1)
+    while(rest)
+      list(SUBLIST rest 0 10 sources)
+      list(REMOVE_ITEM rest ${sources})
+      set(work "${PROJECT_BINARY_DIR}/tidy/${folder}/${piece}")
+      file(MAKE_DIRECTORY "${work}")
+      kda_tidy("${work}/together.ok" "${folder} ${piece}" together "${work}" ${sources})
+      math(EXPR piece "${piece} + 1")
+    endwhile()
+  endforeach()
+  foreach(path IN LISTS tidied)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${root}" OUTPUT_VARIABLE name)
+    kda_tidy("${PROJECT_BINARY_DIR}/tidy/${name}.ok" ${name} alone "${path}")
   endforeach()
   add_custom_target(check_tidy DEPENDS ${stamps})
   list(APPEND steps check_tidy)

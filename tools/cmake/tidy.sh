@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# clang-tidy over the sources of one folder.  Most of its time goes into what a source includes, so
+# sources are read together, as one text, wherever their own names let them:
+#   tidy.sh <clang-tidy> <build folder> together <folder to work in> <source>...
+#   tidy.sh <clang-tidy> <build folder> alone <source>
+# `alone` is the rest: the checks to which one text would say that a source's own lines are another's.
+set -euo pipefail
+tidy=$1 build=$2 mode=$3
+shift 3
+of_one_file='misc-unused-using-decls,-misc-unused-alias-decls,-readability-duplicate-include'
+
+# Writes how the text is compiled: as the first of its sources.
+write_command() {
+  { echo '[{'
+    grep -F -B2 "\"file\": \"$1\"" "$build/compile_commands.json" |
+      sed -e "s|$1|$text|g" -e '/"file":/s|,$||'
+    echo '}]'; } >"$work/compile_commands.json"
+}
+
+# Prints the sources that do not compile after those before them.
+misfits() {
+  write_command "$@"
+  printf '#include "%s"\n' "$@" >"$text"
+  { "$tidy" --quiet -p "$work" --checks='-*,modernize-avoid-bind' --extra-arg=-ferror-limit=0 \
+    "$text" 2>&1 || true; } | sed -n 's/^\(.*\):[0-9]*:[0-9]*: error: .*/\1/p' | sort -u
+}
+
+# What a text of several reports is decided by each source alone: a source passes here that passes so.
+check() {
+  if [ $# -gt 1 ]; then
+    write_command "$@"
+    cat "$@" >"$text"  # included they would be headers, whose functions the analyzer leaves out
+    if "$tidy" --quiet -p "$work" --checks="-$of_one_file" "$text" >/dev/null 2>&1; then
+      return 0
+    fi
+  fi
+  local source result=0
+  for source in "$@"; do "$tidy" --quiet -p "$build" "$source" || result=1; done
+  return $result
+}
+
+together() {
+  local fit=("$@") apart=() kept source misfit
+  while [ ${#fit[@]} -gt 1 ]; do
+    misfit=$(misfits "${fit[@]}")
+    if [ -z "$misfit" ]; then break; fi
+    kept=()
+    for source in "${fit[@]}"; do
+      if grep -qxF "$source" <<<"$misfit"; then apart+=("$source"); else kept+=("$source"); fi
+    done
+    if [ ${#kept[@]} = ${#fit[@]} ]; then kept=("${fit[0]}") apart+=("${fit[@]:1}"); fi
+    fit=("${kept[@]}")
+  done
+  local result=0
+  check "${fit[@]}" || result=1
+  if [ ${#fit[@]} = 0 ]; then
+    check "${apart[0]}" || result=1
+    apart=("${apart[@]:1}")
+  fi
+  if [ ${#apart[@]} -gt 0 ]; then together "${apart[@]}" || result=1; fi
+  return $result
+}
+
+case $mode in
+  together)
+    work=$1 text=$1/together.cpp
+    shift
+    together "$@"
+    ;;
+  alone)
+    # A source without such lines has nothing that they could find.
+    if grep -qE '^ *(using [^=]*;|namespace [A-Za-z_]+ =)' "$1" ||
+      grep '^ *# *include' "$1" | sort | uniq -d | grep -q .; then
+      "$tidy" --quiet -p "$build" --checks="-*,${of_one_file//,-/,}" "$1"
+    fi
+    ;;
+esac
