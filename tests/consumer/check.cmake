@@ -13,7 +13,8 @@ endfunction()
 set(project "${WORK}/${MODE}")
 set(shared_prefix "${WORK}/shared-prefix")
 set(settings -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
-  -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D CMAKE_BUILD_TYPE=Debug)
+  -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D CMAKE_BUILD_TYPE=Debug
+  -D CMAKE_CXX_FLAGS_DEBUG=-O0)  # assertions are on; nobody debugs what -g would cost to write
 file(REMOVE_RECURSE "${project}/CMakeCache.txt")
 
 if(MODE STREQUAL "package")

@@ -155,7 +155,7 @@ TEST_CASE("pairwise rows hold every pair", "[strategy]") {
 }
 
 TEST_CASE("default tunings compile without spills for every kind of problem",
-          "[strategy][compile]") {
+          "[strategy][compile][defaults]") {
   const test::Scratch cache;
   std::vector<std::string> words;
   for (const auto& row : test::pairwise(kProblems)) words.push_back(test::words_of(kProblems, row));
