@@ -148,8 +148,8 @@ struct PrepareArgs {
   Factors factors;
   Walk walk;
   int lets_begin = 0;  // 1: the next stage may begin once all blocks of groups have, not ended
-  void* w = nullptr;  // [N, HV, T / N / C rounded up, C, K], qkv_type; Shape::wy_tensors, or null
-  void* u = nullptr;  // the same with V
+  void* w = nullptr;   // [N, HV, T / N / C rounded up, C, K], qkv_type; Shape::wy_tensors, or null
+  void* u = nullptr;   // the same with V
 };
 
 struct RecurrenceArgs {

@@ -1,5 +1,5 @@
-// Eight bytes of global memory in one store.  Left to the compiler, two stores of four may come of it,
-// which write every sector of the L2 twice.
+// Eight bytes of global memory in one store.  Left to the compiler, two stores of four may come of
+// it, which write every sector of the L2 twice.
 #pragma once
 
 #include "base/types.cuh"
