@@ -257,10 +257,11 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   return tunable::values_of(tuning, abi::chunk_wgmma::tunables);
 }
 
-// Of brief sequences, whose chains come two to a multiprocessor: they bring their states while the
-// last chunks are prepared (256 heads of 32 tokens 23.2 us for 26.2, h16_32x64 56.6 for 58.4).  Not
-// of many more, whose states would drive factors from the L2 (2048 heads of 16 tokens 145 us for
-// 139), nor where one by one they would take turns on fewer multiprocessors (h64 480 for 436).
+// Blocks of the prepare stage up to which the chains may begin, and bring their states, while the
+// last chunks are prepared.  Of brief sequences, whose chains come two to a multiprocessor (256
+// heads of 32 tokens 23.2 us for 26.2, h16_32x64 56.6 for 58.4), but not of many more, whose states
+// would drive factors from the L2 (2048 heads of 16 tokens 145 us for 139).  Longer chains would
+// share the multiprocessors that fall free first (h64 480 us for 436).
 std::int64_t early_blocks(const Problem& problem, const device::Device& device,
                           const Tuning& tuning) {
   constexpr std::int64_t kEach = 16;  // a multiprocessor

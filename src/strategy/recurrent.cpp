@@ -31,7 +31,8 @@ constexpr double kFewTokens = 8;
 
 // The cost model.  A warp waits this long for one token's shared memory, sums and shuffles ...
 constexpr double kTokenCycles = 1200;
-// ... and issues this many instructions for it, beside four an element of the state.
+// ... and issues this many instructions for it, beside four an element of the state (H200: 2048
+// heads of 12, 16 and 32 tokens take 180, 224 and 403 us).
 constexpr double kTokenInstructions = 220;
 // With one stage it also waits this long for the next tokens to come.
 constexpr double kFetchCycles = 1500;

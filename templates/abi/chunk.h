@@ -147,7 +147,7 @@ struct PrepareArgs {
   Inputs in;
   Factors factors;
   Walk walk;
-  int lets_begin = 0;  // 1: the next stage may begin once all blocks of groups have, not ended
+  int lets_begin = 0;  // 1: the next stage may begin once all of prepare_group's blocks have
   void* w = nullptr;   // [N, HV, T / N / C rounded up, C, K], qkv_type; Shape::wy_tensors, or null
   void* u = nullptr;   // the same with V
 };

@@ -3,12 +3,15 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "abi/chunk.h"
 #include "abi/chunk_wgmma.h"
+#include "compile/nvrtc.hpp"
 #include "plan/plan.hpp"
 #include "problem/shape.hpp"
+#include "program/program.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "support/words.hpp"
@@ -21,6 +24,12 @@ namespace {
 
 std::string default_tuning(const std::string& words) {
   return tunable::to_text(strategy::chunk_wgmma.defaults(problem_in_words(words), h200()));
+}
+
+std::size_t occurrences(std::string_view text, std::string_view words) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(words); at != text.npos; at = text.find(words, at + 1)) ++count;
+  return count;
 }
 
 }  // namespace
@@ -91,6 +100,24 @@ TEST_CASE("a ring too deep for what the caller names becomes the deepest that fi
   REQUIRE(choice);
   CHECK_THAT(tunable::to_text(choice->recipe.tuning),
              contains("warpgroups=2 load_stages=6 stages_at_once=2"));
+}
+
+// The bug: two neighbouring channels of a final state, a float2 to us, were two stores to the
+// compiler, each of which wrote half of every sector; brief sequences took up to a quarter longer.
+TEST_CASE("final states leave in stores of eight bytes", "[strategy][compile]") {
+  const Problem problem = problem_in_words("T=2048 N=32 H=16 varlen=1 h0=1 ht=1");
+  for (const char* name : {"chunk_wgmma", "chunk"}) {
+    INFO(name);
+    const auto choice = plan::choose(problem, h200(), {.strategy = name});
+    REQUIRE(choice);
+    const auto unit = program::unit_of(choice->recipe.stages.at(1), h200());
+    REQUIRE(unit);
+    const auto ptx = compile::compile_to_ptx(unit->job, program::headers());
+    INFO(ptx.status().message());
+    REQUIRE(ptx);
+    // A thread holds 16 columns of 128 channels with its warp.
+    CHECK(occurrences(*ptx, "st.global.v2.f32") >= 16 * 128 / 32 / 2);
+  }
 }
 
 TEST_CASE("brief sequences' default does not spill", "[strategy][compile]") {
