@@ -50,8 +50,9 @@ compose::Stage prepare_stage(const Problem& problem, const abi::chunk::PrepareTu
 bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk);
 
 // prepare_stage, or where it serves the stage that prepares by groups: the same factors.  walking:
-// a group takes one chunk after another, else there is one for each.  early_blocks: of so many at
-// most, the next stage may begin, and bring its states, when all of them have begun.
+// a group takes one chunk after another, else there is one for each.  early_blocks: where
+// there are so many chunks at most, each a group's, the next stage may begin, and bring its states,
+// once all have begun.
 compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device& device,
                                     const abi::chunk::PrepareTuning& tuning,
                                     const FactorSlices& slices, bool walking = false,

@@ -258,14 +258,16 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
 }
 
 // Blocks of the prepare stage up to which the chains may begin, and bring their states, while the
-// last chunks are prepared.  Of brief sequences, whose chains come two to a multiprocessor (256
-// heads of 32 tokens 23.2 us for 26.2, h16_32x64 56.6 for 58.4), but not of many more, whose states
-// would drive factors from the L2 (2048 heads of 16 tokens 145 us for 139).  Longer chains would
-// share the multiprocessors that fall free first (h64 480 us for 436).
+// last chunks are prepared; what came before the run has ended, as each block waits for that before
+// it lets them.  Of brief sequences, whose chains come two to a multiprocessor (256 heads of 32
+// tokens 23.2 us for 26.1, h16_32x64 56.6 for 58.5), but not of many more, whose states would drive
+// factors from the L2 (2048 heads of 16 tokens 145 us for 139).  Longer chains would share the
+// multiprocessors that fall free first (h64 480 us for 436).
 std::int64_t early_blocks(const Problem& problem, const device::Device& device,
                           const Tuning& tuning) {
   constexpr std::int64_t kEach = 16;  // a multiprocessor
-  const bool brief = abi::chunk_wgmma::resident_blocks(problem::shape_of(problem), tuning) > 1;
+  const bool brief = longest_length(problem) <= kBriefChunks * tuning.chunk &&
+                     abi::chunk_wgmma::resident_blocks(problem::shape_of(problem), tuning) > 1;
   return brief && tuning.short_tokens <= 1 ? kEach * device.multiprocessors : 0;
 }
 

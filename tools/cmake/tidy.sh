@@ -4,6 +4,7 @@
 #   tidy.sh <clang-tidy> <build folder> together <folder to work in> <source>...
 #   tidy.sh <clang-tidy> <build folder> alone <source>
 # `alone` is the rest: the checks to which one text would say that a source's own lines are another's.
+# Sources that define macros or ask for some are read by themselves.
 set -euo pipefail
 tidy=$1 build=$2 mode=$3
 shift 3
@@ -30,7 +31,9 @@ check() {
   if [ $# -gt 1 ]; then
     write_command "$@"
     cat "$@" >"$text"  # included they would be headers, whose functions the analyzer leaves out
-    if "$tidy" --quiet -p "$work" --checks="-$of_one_file" "$text" >/dev/null 2>&1; then
+    # Every function is analyzed for itself, too, not only as its callers beside it call it.
+    if "$tidy" --quiet -p "$work" --checks="-$of_one_file" --extra-arg=-Xclang \
+      --extra-arg=-analyzer-inlining-mode=all "$text" >/dev/null 2>&1; then
       return 0
     fi
   fi
@@ -65,12 +68,21 @@ case $mode in
   together)
     work=$1 text=$1/together.cpp
     shift
-    together "$@"
+    fit=() result=0
+    for source in "$@"; do
+      if grep -qE '^ *# *(define|undef|if|ifdef|ifndef|pragma)' "$source"; then
+        check "$source" || result=1
+      else
+        fit+=("$source")
+      fi
+    done
+    if [ ${#fit[@]} -gt 0 ]; then together "${fit[@]}" || result=1; fi
+    exit $result
     ;;
   alone)
     # A source without such lines has nothing that they could find.
-    if grep -qE '^ *(using [^=]*;|namespace [A-Za-z_]+ =)' "$1" ||
-      grep '^ *# *include' "$1" | sort | uniq -d | grep -q .; then
+    if grep -qE '\<using\>|\<namespace +[A-Za-z_0-9]+ *=' "$1" ||
+      sed -n 's/^ *# *include *[<"]\([^>"]*\).*/\1/p' "$1" | sort | uniq -d | grep -q .; then
       "$tidy" --quiet -p "$build" --checks="-*,${of_one_file//,-/,}" "$1"
     fi
     ;;
