@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# tools/cmake/tidy.sh: several sources at once report what each reports by itself.
+#   tidy_check.sh <tidy.sh> <clang-tidy> <.clang-tidy> <folder to work in>
+set -euo pipefail
+script=$1 tidy=$2 settings=$3 work=$4
+mkdir -p "$work/text"
+cp "$settings" "$work/.clang-tidy"
+
+# write <name>: a source from standard input
+write() { cat >"$work/$1.cpp"; }
+# reports <check or nothing> <name>...: whether the sources, as one text, are found fault with
+reports() {
+  local check=$1 sources=() name comma='' found
+  shift
+  {
+    echo '['
+    for name in "$@"; do
+      printf '%s{\n"directory": "%s",\n"command": "c++ -std=c++20 -c %s",\n"file": "%s"\n}\n' \
+        "$comma" "$work" "$work/$name.cpp" "$work/$name.cpp"
+      comma=,
+    done
+    echo ']'
+  } >"$work/compile_commands.json"
+  for name in "$@"; do sources+=("$work/$name.cpp"); done
+  found=$("$script" "$tidy" "$work" together "$work/text" "${sources[@]}" 2>&1) && found=passes:$found
+  if [ -z "$check" ]; then
+    [[ $found == passes:* ]] || { echo "$*: $found" && exit 1; }
+  elif [[ $found == passes:* || $found != *"$check"* ]]; then
+    echo "$*: no $check in: $found" && exit 1
+  fi
+}
+
+write value <<'EOS'
+void note();
+int value_of(const int* at, bool noted);
+int value_of(const int* at, bool noted) {
+  if (at == nullptr && noted) note();
+  return *at;
+}
+EOS
+write caller <<'EOS'
+int value_of(const int* at, bool noted);
+int twice();
+int twice() {
+  const int x = 2;
+  return 2 * value_of(&x, false);
+}
+EOS
+write other <<'EOS'
+int other();
+int other() { return 3; }
+EOS
+write same_name <<'EOS'
+int other(int x);
+static int other_helper() { return 1; }
+int other(int x) { return x + other_helper(); }
+EOS
+write also_same_name <<'EOS'
+int third(int x);
+static int other_helper() { return 2; }
+int third(int x) { return x + other_helper(); }
+EOS
+write defines <<'EOS'
+#define KDA_X 1
+int defined();
+int defined() { return KDA_X; }
+EOS
+write asks <<'EOS'
+int* asked();
+#ifndef KDA_X
+int* asked() { return 0; }
+#endif
+EOS
+
+reports '' caller other
+reports '' same_name also_same_name other
+# A function is analyzed for itself, too, not only as its caller beside it calls it.
+reports NullDereference value caller
+reports NullDereference caller value
+# The bug: one source's macro hid another's lines.
+reports modernize-use-nullptr other defines asks
+echo "several sources report what each reports"
