@@ -29,4 +29,5 @@ def test_every_call_is_taken_apart():
 
 def test_too_much_python_is_an_error():
     said = call_parts("--limit", "0.1")
-    assert said.returncode == 1 and "more Python than 0.1 us: chunk_kda B=1 T=1" in said.stderr
+    # Of which calls depends on what else the machine does: one round's differences may be nothing.
+    assert said.returncode == 1 and "more Python than 0.1 us: " in said.stderr
