@@ -15,7 +15,7 @@ reports() {
   {
     echo '['
     for name in "$@"; do
-      printf '%s{\n"directory": "%s",\n"command": "c++ -std=c++20 -c %s",\n"file": "%s"\n}\n' \
+      printf '%s{\n"directory": "%s",\n"command": "c++ -std=c++20 -I. -c %s",\n"file": "%s"\n}\n' \
         "$comma" "$work" "$work/$name.cpp" "$work/$name.cpp"
       comma=,
     done
@@ -30,20 +30,25 @@ reports() {
   fi
 }
 
-write value <<'EOS'
-void note();
+cat >"$work/value.hpp" <<'EOS'
+#pragma once
 int value_of(const int* at, bool noted);
+int both();
+EOS
+write value <<'EOS'
+#include "value.hpp"
 int value_of(const int* at, bool noted) {
-  if (at == nullptr && noted) note();
+  if (at == nullptr && noted) {
+    __builtin_printf("none");
+  }
   return *at;
 }
 EOS
 write caller <<'EOS'
-int value_of(const int* at, bool noted);
-int twice();
-int twice() {
-  const int x = 2;
-  return 2 * value_of(&x, false);
+#include "value.hpp"
+int both() {
+  const int x = 3;
+  return value_of(&x, true);
 }
 EOS
 write other <<'EOS'
@@ -74,7 +79,7 @@ EOS
 
 reports '' caller other
 reports '' same_name also_same_name other
-# A function is analyzed for itself, too, not only as its caller beside it calls it.
+# The bug: a function was analyzed only as its caller in the same text calls it.
 reports NullDereference value caller
 reports NullDereference caller value
 # The bug: one source's macro hid another's lines.
