@@ -122,7 +122,7 @@ struct AtOnce {
 };
 AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
                      std::int64_t chains) {
-  const double step = tuning.warpgroups == 1 ? 0.46 : 0.73;
+  const double step = tuning.warpgroups == 1 ? 0.44 : 0.73;
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max(all - static_cast<double>(chains), 1.0);
   return {step * (longest_length(problem) / tuning.chunk + 1),

@@ -6,7 +6,7 @@
 
 namespace kda::ptx {
 
-KDA_DEVICE void store_pair(float* to, float lo, float hi) {
+KDA_DEVICE void st_global_f32x2(float* to, float lo, float hi) {
   asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(lo), "f"(hi) : "memory");
 }
 

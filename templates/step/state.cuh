@@ -78,7 +78,7 @@ struct State {
     }
     visit_pairs(value0, [&](const float* x, u32 index) {
       if constexpr (shape.state_type == abi::DType::f32) {
-        ptx::store_pair(to + index, x[0], x[1]);
+        ptx::st_global_f32x2(to + index, x[0], x[1]);
       } else {
         store_pair<shape.state_type>(to, index, x[0], x[1]);
       }
@@ -86,27 +86,34 @@ struct State {
   }
 
  private:
-  // Calls visit(register, index) for every element that exists, index within the head's state.
+  // Calls visit(x, first) for every row of V that exists: x(k), its two registers of channels
+  // 8 k + 2 lane.t and the next; first, the index of channel 2 lane.t within the head's state.
   template <class Visit>
-  KDA_DEVICE void visit(int value0, Visit&& visit) {
+  KDA_DEVICE void visit_rows(int value0, const Visit& visit) {
     const tile::Lane lane;
 #pragma unroll
     for (int row = 0; row < 2 * tiles; ++row) {
       const int value = value0 + row * 8 + lane.g;
       if (value < shape.value_dim) {
-        const u32 first = index_of(2 * lane.t, value);
-#pragma unroll
-        for (int k = 0; k < key_tiles; ++k) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int key = k * 8 + e;  // beside this lane's 2t
-            if (key + 2 * lane.t < shape.key_dim) {
-              visit(s[row / 2][k][row % 2 * 2 + e], first + index_of(key, 0));
-            }
-          }
-        }
+        visit([&](int k) { return &s[row / 2][k][row % 2 * 2]; }, index_of(2 * lane.t, value));
       }
     }
+  }
+
+  // visit(register, index) for every element that exists.
+  template <class Visit>
+  KDA_DEVICE void visit(int value0, const Visit& visit) {
+    const u32 own = 2 * tile::Lane().t;
+    visit_rows(value0, [&](const auto& x, u32 first) {
+#pragma unroll
+      for (int k = 0; k < key_tiles; ++k) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int key = k * 8 + e;
+          if (key + own < shape.key_dim) visit(x(k)[e], first + index_of(key, 0));
+        }
+      }
+    });
   }
 
   static KDA_DEVICE bool is_paired(const Storage* data) {
@@ -116,21 +123,14 @@ struct State {
 
   // visit(first of two registers, index) for every pair of channels of a [V, K] that exists.
   template <class Visit>
-  KDA_DEVICE void visit_pairs(int value0, Visit&& visit) {
-    const tile::Lane lane;
+  KDA_DEVICE void visit_pairs(int value0, const Visit& visit) {
+    const u32 own = 2 * tile::Lane().t;
+    visit_rows(value0, [&](const auto& x, u32 first) {
 #pragma unroll
-    for (int row = 0; row < 2 * tiles; ++row) {
-      const int value = value0 + row * 8 + lane.g;
-      if (value < shape.value_dim) {
-        const u32 first = index_of(2 * lane.t, value);
-#pragma unroll
-        for (int k = 0; k < key_tiles; ++k) {
-          if (k * 8 + 2 * lane.t < shape.key_dim) {
-            visit(&s[row / 2][k][row % 2 * 2], first + k * 8);
-          }
-        }
+      for (int k = 0; k < key_tiles; ++k) {
+        if (k * 8 + own < shape.key_dim) visit(x(k), first + k * 8);
       }
-    }
+    });
   }
 };
 

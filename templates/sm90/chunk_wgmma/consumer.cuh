@@ -14,6 +14,9 @@ namespace kda::chunk_wgmma {
 
 // How a chain differs from that of a state's V columns to the last chunk, which is this.
 struct WholeChain {
+  // Whether a chunk's first steps stand at the end of the turn before (consume()): a faster turn,
+  // but twice the code, and the first chunk meets the other.
+  static constexpr bool begins_before = true;
   // Whether v is read; else it is zero.
   static KDA_DEVICE constexpr bool brings_values() { return true; }
   // Asked by all of each chunk but the last, with how many follow it, once its state is known and
@@ -36,6 +39,7 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
   constexpr float writer_scale = Chain::writer_scale;
   constexpr bool early = Chain::stages > 1;            // a look at the next chunk
   constexpr bool fetch_early = early && Chain::roomy;  // and its decay and v
+  constexpr bool begin_early = fetch_early && Kind::begins_before;
   if (task.chunks == 0) return 0;
   const int rows_at_end = last_rows<Chain>(task);
 
@@ -59,19 +63,25 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
       for (auto& unit : v) unit[0] = unit[1] = unit[2] = unit[3] = 0;
     }
   };
-  ring.wait_full(here);
-  if constexpr (fetch_early) fetch(here);
-#pragma unroll 1
-  for (int left = task.chunks; left > 0; --left) {
-    const u32 data = ring.at(here);
+  Scale s_scale;
+  // What stands before a chunk's products.  Where a turn of the loop ends with it, ptxas leaves all
+  // of it there; else it puts half of the decay between the first two products.
+  const auto begin = [&] {
     if constexpr (!fetch_early) fetch(here);
-    Scale s_scale;
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
     if constexpr (!Scale::needed) take_values<Chain>(r, v);
     // S decays before the products that read the packed copy: ptxas waits for all in flight before
     // it lets registers change that another product once wrote.
     decay_state(s, decay);
+  };
+  ring.wait_full(here);
+  if constexpr (fetch_early) fetch(here);
+  if constexpr (begin_early) begin();
+#pragma unroll 1
+  for (int left = task.chunks; left > 0; --left) {
+    const u32 data = ring.at(here);
+    if constexpr (!begin_early) begin();
     hold(r);
     hold(o);
     ptx::wgmma_fence();
@@ -141,7 +151,12 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
         state.store_paired(checkpoints.at(kept), value0);
       }
     }
-    if (!early && more) ring.wait_full(here);
+    if constexpr (begin_early) {
+      if (!more) return 0;
+      begin();
+    } else if (!early && more) {
+      ring.wait_full(here);
+    }
   }
   return 0;
 }

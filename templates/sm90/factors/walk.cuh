@@ -132,13 +132,13 @@ class LongWalk {
     for (LongWalk walk = *this; !walk.is_over();) {
       const int first = walk.c_ * in_.value_heads + walk.head_;
       const int own = first + lane * step;
-      const bool here = own / in_.value_heads < walk.chunks_;
-      if (here) {
+      const bool exists = own / in_.value_heads < walk.chunks_;
+      if (exists) {
         const Sequence sequence = at(walk.n_);
         visit(tile_of(walk.n_, own % in_.value_heads, sequence.begin, sequence.length(),
                       own / in_.value_heads));
       }
-      const int next = first + __popc(__ballot_sync(0xffffffffU, here)) * step;
+      const int next = first + __popc(__ballot_sync(0xffffffffU, exists)) * step;
       walk.c_ = next / in_.value_heads;
       walk.head_ = next % in_.value_heads;
       walk.settle();
