@@ -5,7 +5,9 @@
 //   two_threads  a bulk copy a part, by a thread of each of two warps
 //   tensor       a tensor copy a part, by one thread
 //   async16      cp.async of 16 bytes by four warps
-//   multicast    a cluster of two blocks, half of each part brought by each to both
+//   multicast        a cluster of two blocks, half of each part brought by each to both; a slot is
+//                    handed back by arrivals that release, one a block, some 700 clocks each
+//   multicast_whole  half of a tile, whose parts lie together, and relaxed arrivals
 // Where `tiles` is small the source stays in the L2.
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -20,7 +22,9 @@
 
 namespace kda {
 
-enum class Way { bulk, bulk_whole, two_threads, tensor, async16, multicast };
+enum class Way { bulk, bulk_whole, two_threads, tensor, async16, multicast, multicast_whole };
+
+constexpr bool in_clusters(Way way) { return way == Way::multicast || way == Way::multicast_whole; }
 
 constexpr int part_bytes = 8192;
 constexpr int threads = 192;
@@ -50,7 +54,7 @@ KDA_DEVICE void tensor_load(u32 to, const CUtensorMap* map, int row, u32 barrier
 
 template <Way way>
 KDA_DEVICE void wait(u32 barrier, u32 parity) {
-  if constexpr (way == Way::multicast) {
+  if constexpr (in_clusters(way)) {
     wait_cluster(barrier, parity);
   } else {
     ptx::mbarrier_wait(barrier, parity);
@@ -59,7 +63,7 @@ KDA_DEVICE void wait(u32 barrier, u32 parity) {
 
 template <Way way>
 KDA_DEVICE void meet() {
-  if constexpr (way == Way::multicast) {
+  if constexpr (in_clusters(way)) {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
   } else {
@@ -75,7 +79,8 @@ struct Feed {
   template <Way way>
   KDA_DEVICE const char* at(int step, int head, int part) const {
     const i64 tile = static_cast<i64>(step % tiles) * heads + head;
-    if (way == Way::bulk_whole) return from + (tile * parts + part) * part_bytes;
+    if (way == Way::bulk_whole || way == Way::multicast_whole)
+      return from + (tile * parts + part) * part_bytes;
     return from + (static_cast<i64>(part) * tiles * heads + tile) * part_bytes;
   }
 };
@@ -95,6 +100,10 @@ KDA_DEVICE void bring(const Feed& feed, const CUtensorMap* map, int step, int he
   if constexpr (way == Way::bulk_whole) {
     ptx::mbarrier_arrive_expecting(full, bytes);
     ptx::bulk_load(to, feed.at<way>(step, head, 0), bytes, full);
+  } else if constexpr (way == Way::multicast_whole) {
+    const u32 mine = cluster_rank() * (bytes / 2);
+    ptx::mbarrier_arrive_expecting(full, bytes);
+    bulk_load_both(to + mine, feed.at<way>(step, head, 0) + mine, bytes / 2, full);
   } else if constexpr (way == Way::async16) {
     for (int p = 0; p < feed.parts; ++p) {
       const char* from = feed.at<way>(step, head, p) + threadIdx.x * 16;
@@ -135,7 +144,7 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0) {
     for (int i = 0; i < feed.ring; ++i) {
       ptx::mbarrier_init(barriers + i * 16, arrivals<way>);
-      ptx::mbarrier_init(barriers + i * 16 + 8, way == Way::multicast ? 2 : 1);
+      ptx::mbarrier_init(barriers + i * 16 + 8, in_clusters(way) ? 2 : 1);
     }
     ptx::fence_barrier_init();
   }
@@ -151,9 +160,9 @@ __global__ void __launch_bounds__(threads)
     const u32 full = barriers + slot * 16;
     if (takes) {
       wait<way>(full, parity);
-      if constexpr (way == Way::multicast) {
-        remote_arrive<true>(mapa(full + 8, 0));
-        remote_arrive<true>(mapa(full + 8, 1));
+      if constexpr (in_clusters(way)) {
+        remote_arrive<way == Way::multicast>(mapa(full + 8, 0));
+        remote_arrive<way == Way::multicast>(mapa(full + 8, 1));
       } else {
         ptx::mbarrier_arrive(full + 8);
       }
@@ -212,7 +221,7 @@ void measure(const Setup& setup, const char* name, const Feed& feed) {
     cudaLaunchAttribute cluster;
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {2, 1, 1};
-    if (way == Way::multicast) {
+    if (in_clusters(way)) {
       config.attrs = &cluster;
       config.numAttrs = 1;
     }
@@ -259,5 +268,6 @@ int main() {
   kda::measure_all<Way::tensor>(setup, "tensor");
   kda::measure_all<Way::async16>(setup, "async16");
   kda::measure_all<Way::multicast>(setup, "multicast");
+  kda::measure_all<Way::multicast_whole>(setup, "multicast_whole");
   return 0;
 }
