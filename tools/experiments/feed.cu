@@ -1,10 +1,10 @@
 // What brings a chain its factors, and how fast: a block takes tiles of `parts` times 8 KB into a
 // ring in shared memory, and a thread hands each slot back as soon as it is full.
-//   bulk         a bulk copy a part, by one thread
-//   bulk_whole   one a tile, whose parts lie together
-//   two_threads  a bulk copy a part, by a thread of each of two warps
-//   tensor       a tensor copy a part, by one thread
-//   async16      cp.async of 16 bytes by four warps
+//   bulk             a bulk copy a part, by one thread
+//   bulk_whole       one a tile, whose parts lie together
+//   two_threads      a bulk copy a part, by a thread of each of two warps
+//   tensor           a tensor copy a part, by one thread
+//   async16          cp.async of 16 bytes by four warps
 //   multicast        a cluster of two blocks, half of each part brought by each to both; a slot is
 //                    handed back by arrivals that release, one a block, some 700 clocks each
 //   multicast_whole  half of a tile, whose parts lie together, and relaxed arrivals
