@@ -81,7 +81,7 @@ case $mode in
     ;;
   alone)
     # A source without such lines has nothing that they could find.
-    if grep -qE '\<using\>|\<namespace +[A-Za-z_0-9]+ *=' "$1" ||
+    if grep -qE '\<using +([A-Za-z_0-9]+ *(::|,|;)|::)|\<namespace +[A-Za-z_0-9]+ *=' "$1" ||
       sed -n 's/^ *# *include *[<"]\([^>"]*\).*/\1/p' "$1" | sort | uniq -d | grep -q .; then
       "$tidy" --quiet -p "$build" --checks="-*,${of_one_file//,-/,}" "$1"
     fi

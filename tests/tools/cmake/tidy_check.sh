@@ -8,10 +8,9 @@ cp "$settings" "$work/.clang-tidy"
 
 # write <name>: a source from standard input
 write() { cat >"$work/$1.cpp"; }
-# reports <check or nothing> <name>...: whether the sources, as one text, are found fault with
-reports() {
-  local check=$1 sources=() name comma='' found
-  shift
+# describe <name>...: how they are compiled
+describe() {
+  local name comma=''
   {
     echo '['
     for name in "$@"; do
@@ -21,13 +20,30 @@ reports() {
     done
     echo ']'
   } >"$work/compile_commands.json"
-  for name in "$@"; do sources+=("$work/$name.cpp"); done
-  found=$("$script" "$tidy" "$work" together "$work/text" "${sources[@]}" 2>&1) && found=passes:$found
+}
+# judge <check or nothing> <names> <command>...: whether the command finds that fault with them
+judge() {
+  local check=$1 names=$2 found
+  shift 2
+  found=$("$@" 2>&1) && found=passes:$found
   if [ -z "$check" ]; then
-    [[ $found == passes:* ]] || { echo "$*: $found" && exit 1; }
+    [[ $found == passes:* ]] || { echo "$names: $found" && exit 1; }
   elif [[ $found == passes:* || $found != *"$check"* ]]; then
-    echo "$*: no $check in: $found" && exit 1
+    echo "$names: no $check in: $found" && exit 1
   fi
+}
+# reports <check or nothing> <name>...: as one text
+reports() {
+  local check=$1 sources=() name
+  shift
+  describe "$@"
+  for name in "$@"; do sources+=("$work/$name.cpp"); done
+  judge "$check" "$*" "$script" "$tidy" "$work" together "$work/text" "${sources[@]}"
+}
+# reports_alone <check or nothing> <name>
+reports_alone() {
+  describe "$2"
+  judge "$1" "$2" "$script" "$tidy" "$work" alone "$work/$2.cpp"
 }
 
 cat >"$work/value.hpp" <<'EOS'
@@ -77,6 +93,25 @@ int* asked() { return 0; }
 #endif
 EOS
 
+write names <<'EOS'
+namespace far {
+int near();
+}
+using far::near;
+int fifth();
+int fifth() { return 5; }
+EOS
+write names_more <<'EOS'
+namespace far::away {
+int near();
+}
+namespace here = far::away;
+EOS
+write twice <<'EOS'
+#include "value.hpp"
+#include "value.hpp"
+EOS
+
 reports '' caller other
 reports '' same_name also_same_name other
 # The bug: a function was analyzed only as its caller in the same text calls it.
@@ -84,4 +119,8 @@ reports NullDereference value caller
 reports NullDereference caller value
 # The bug: one source's macro hid another's lines.
 reports modernize-use-nullptr other defines asks
+reports_alone misc-unused-using-decls names
+reports_alone misc-unused-alias-decls names_more
+reports_alone readability-duplicate-include twice
+reports_alone '' caller
 echo "several sources report what each reports"
