@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tools/cmake/tidy.sh: several sources at once report what each reports by itself.
+# tools/cmake/tidy.sh: several sources at once report what each reports by itself, and a source that
+# is read by itself what is its own.
 #   tidy_check.sh <tidy.sh> <clang-tidy> <.clang-tidy> <folder to work in>
 set -euo pipefail
 script=$1 tidy=$2 settings=$3 work=$4
@@ -92,7 +93,6 @@ int* asked();
 int* asked() { return 0; }
 #endif
 EOS
-
 write names <<'EOS'
 namespace far {
 int near();
