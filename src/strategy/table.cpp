@@ -2,6 +2,7 @@
 
 #include "strategy/chunk.hpp"
 #include "strategy/chunk_wgmma.hpp"
+#include "strategy/fused.hpp"
 #include "strategy/recurrent.hpp"
 #include "strategy/segments.hpp"
 
@@ -14,6 +15,7 @@ constexpr const Strategy* kTable[] = {
     &chunk,
     &chunk_wgmma,
     &segments,
+    &fused,
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ struct Tuning {
   int groups = 1;        // a block, each with chunks of its own
   int flags = 0;         // 1: one is raised for each chunk, as others wait for it
   int short_tokens = 1;  // as of chunk::PrepareTuning
+  int beside = 0;        // 1: a warpgroup of the block walks what they make (strategy fused)
 };
 
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in

@@ -19,4 +19,13 @@ KDA_DEVICE void store_streaming(void* to, uint4 x) {
                : "memory");
 }
 
+// 16 bytes that are read once: they take no place in the L1.
+KDA_DEVICE uint4 ld_global_once_u32x4(const void* from) {
+  uint4 x;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(from));
+  return x;
+}
+
 }  // namespace kda::ptx

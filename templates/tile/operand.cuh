@@ -22,8 +22,9 @@ namespace kda::tile {
 struct Lane {
   int g;  // 0..7
   int t;  // 0..3
-  KDA_DEVICE Lane()
-      : g(static_cast<int>(threadIdx.x % 32 / 4)), t(static_cast<int>(threadIdx.x % 4)) {}
+  KDA_DEVICE Lane() : Lane(threadIdx.x) {}
+  KDA_DEVICE explicit Lane(u32 thread)
+      : g(static_cast<int>(thread % 32 / 4)), t(static_cast<int>(thread % 4)) {}
 };
 
 template <abi::DType type, int splits = 3>

@@ -36,6 +36,7 @@ constexpr Case kCases[] = {
     {"chunk_wgmma_h16_mixed", "T=8448 N=257 H=16 varlen=1 pool=1 mixed=1 h0=1 ht=1", "h200",
      "chunk_wgmma"},
     {"segments_h8", "T=8192 H=8 h0=1 ht=1", "h200", "segments"},
+    {"fused_h64", "T=8192 H=64 h0=1 ht=1", "h200", "fused"},
     {"chunk_gva_varlen_sm89", "T=8192 N=6 H=16 HV=64 varlen=1 gate=softplus", "sm_89", "chunk"},
     {"chunk_f32_wy",
      "T=8192 N=2 H=8 K=64 V=64 qkv=f32 g=f32 beta=f32 gate=logsigmoid beta_logit=0 wy=32", "sm_89",

@@ -43,6 +43,7 @@ std::vector<Variant> variants() {
   out.push_back({"chunk_wgmma", "stages_at_once=2"});
   for (const char* tuning : {"segment=1", "segment=2 warpgroups=1"})
     out.push_back({"segments", tuning});
+  out.push_back({"fused", "groups=2"});
   for (const char* tuning : {"short_tokens=8", "short_tokens=8 stages_at_once=2"})
     out.push_back({"chunk_wgmma", tuning});
   return out;

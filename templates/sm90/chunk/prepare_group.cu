@@ -45,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
   factors.make_rows(shared, address, strong);
   factors.make_writers(
       address, [] {}, [] {});
+  factors.meet();
 
   if (thread == 0) {
     const Leaving leaving{args.factors, address, slot * in.value_heads + tile.head};

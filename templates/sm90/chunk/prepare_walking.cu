@@ -3,31 +3,18 @@
 // Then in the order in which the chains want them, and a flag is raised for each.  What a group
 // wants of its next tile is on its way while it ends the one before.
 #include "abi/factors.h"
-#include "ptx/barrier.cuh"
 #include "ptx/bulk.cuh"
+#include "ptx/cp_async.cuh"
 #include "ptx/dependent.cuh"
 #include "ptx/flag.cuh"
 #include "sm90/factors/factors.cuh"
 #include "sm90/factors/incoming.cuh"
 #include "sm90/factors/load.cuh"
+#include "sm90/factors/stagger.cuh"
 #include "sm90/factors/store.cuh"
 #include "sm90/factors/walk.cuh"
 
 namespace kda {
-
-// At first the groups of a block begin one after another, each when the one before has its decays:
-// groups that all want the same at once are slower, and so they stay apart.
-struct Stagger {
-  static constexpr u32 both = 2 * abi::factors::threads;
-  static KDA_DEVICE u32 barrier(int group) { return tune.groups + group; }  // past Group's own
-
-  static KDA_DEVICE void wait() {
-    if (Group::number() > 0) ptx::barrier_wait(barrier(Group::number()), both);
-  }
-  static KDA_DEVICE void pass() {
-    if (Group::number() + 1 < tune.groups) ptx::barrier_arrive(barrier(Group::number() + 1), both);
-  }
-};
 
 extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups, 1)
     kda_chunk_prepare_walking(const __grid_constant__ abi::chunk::PrepareArgs args) {
@@ -78,14 +65,14 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
   }
 
   Departures departures(factors.shared.departure, args.factors, address);
-  const bool leads = thread == abi::factors::threads - 32;  // of warp 3
+  const bool leads = factors.role() == 3 && thread % 32 == 0;
   if (leads) departures.begin();
   if (!all_at_once && Group::number() != 0) begin();
   Stagger::wait();
   bool first = true;
   if (walk.is_over()) Stagger::pass();
   ptx::cp_async_wait_all();
-  Group::meet();
+  factors.meet();
 #pragma unroll 1
   while (!walk.is_over()) {
     const bool strong = factors.accumulate_decays(raw, in.lower_bound, walk.here().rows);
@@ -99,12 +86,14 @@ extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups,
     factors.make_rows(buffer, address, strong);
     if (!walk.is_over()) raw.load(thread, in, walk.here());
     const auto meanwhile = [&] {
-      if (factors.warp == 2 && (args.walk.ahead != 0 || first) && !walk.is_over()) {
+      if (factors.role() == 2 && (args.walk.ahead != 0 || first) && !walk.is_over()) {
         prefetch_tile(in, walk.here());
       }
       if (leads) departures.rows();
     };
     factors.make_writers(address, meanwhile, load);
+    ptx::cp_async_wait_all();
+    factors.meet();
     if (leads) departures.writers();
     first = false;
   }

@@ -74,8 +74,7 @@ KDA_DEVICE void write_state(float (&s)[Chain::keys / 8][4], const u32 (&a)[Chain
 
 // One chunk's decay of this lane's channels.
 template <int count>
-KDA_DEVICE void load_decay(float2 (&d)[count], u32 decay) {
-  const tile::Lane lane;
+KDA_DEVICE void load_decay(float2 (&d)[count], u32 decay, const tile::Lane& lane = {}) {
 #pragma unroll
   for (int k = 0; k < count; k += 2) {  // in the order of tile/decay.cuh
     const float4 x = ptx::ld_shared_f32x4(decay + (k * 8 + 4 * lane.t) * 4);

@@ -11,6 +11,53 @@ namespace kda {
 
 constexpr float strongest_anchor = -120.0F;  // log2 decay whose inverse operands can hold
 
+// Raw g of this thread's two channels, of a half's tokens in two parts: begin() before each, then by
+// number in the half and in the chunk.
+struct TileGate {  // from a tile
+  const char* channel;
+
+  KDA_DEVICE void begin(int) const {}
+  KDA_DEVICE float2 operator()(int, int token) const {
+    return load_pair<shape.gate_type>(channel, token * keys);
+  }
+};
+
+// From where D will stand, all at once, as D overwrites what is not yet read.
+struct HeldGate {
+  using Gate = element<shape.gate_type>;
+  typename Gate::pair pairs[half_tokens];
+
+  KDA_DEVICE explicit HeldGate(const storage<shape.gate_type>* from) {
+#pragma unroll
+    for (int i = 0; i < half_tokens; ++i) {
+      pairs[i] = *reinterpret_cast<const typename Gate::pair*>(from + i * slab);
+    }
+    __syncwarp();
+  }
+  KDA_DEVICE void begin(int) const {}
+  KDA_DEVICE float2 operator()(int i, int) const { return Gate::unpack(pairs[i]); }
+};
+
+// From the end of where D will stand, part by part, in half of the registers.
+struct PassingGate {
+  using Gate = element<shape.gate_type>;
+  const storage<shape.gate_type>* from;
+  typename Gate::pair pairs[half_tokens / 2];
+
+  KDA_DEVICE explicit PassingGate(const storage<shape.gate_type>* raw) : from(raw) {}
+  KDA_DEVICE void begin(int part) {
+#pragma unroll
+    for (int i = 0; i < half_tokens / 2; ++i) {
+      const int row = part * (half_tokens / 2) + i;
+      pairs[i] = *reinterpret_cast<const typename Gate::pair*>(from + row * slab);
+    }
+    __syncwarp();
+  }
+  KDA_DEVICE float2 operator()(int i, int) const {
+    return Gate::unpack(pairs[i % (half_tokens / 2)]);
+  }
+};
+
 struct Decays : Group {
   using Group::Group;
 
@@ -18,7 +65,7 @@ struct Decays : Group {
   // thread's two channels.  Returns whether the half's decay is too strong to anchor products at
   // its start.
   template <int parts_unrolled, class RawPair>
-  KDA_DEVICE bool accumulate(const RawPair& raw, const step::LogDecay<shape>& x,
+  KDA_DEVICE bool accumulate(RawPair&& raw, const step::LogDecay<shape>& x,
                              const step::LogDecay<shape>& y, int half, int channel,
                              int rows) const {
     float2 total = make_float2(0.0F, 0.0F);
@@ -27,6 +74,7 @@ struct Decays : Group {
 #pragma unroll parts_unrolled
     for (int part = 0; part < 2; ++part) {
       const int token0 = half * half_tokens + part * tokens;
+      raw.begin(part);
       float2 active[tokens];
 #pragma unroll
       for (int i = 0; i < tokens; ++i) {
@@ -59,10 +107,8 @@ struct Decays : Group {
     if (thread >= keys) return false;
     const int half = thread / (keys / 2);
     const int channel = gates.channel();
-    const auto raw = [&](int, int token) {
-      return load_pair<shape.gate_type>(g, token * keys + channel);
-    };
-    return accumulate<1>(raw, gates.x, gates.y, half, channel, rows);
+    return accumulate<1>(TileGate{g + channel * sizeof(storage<shape.gate_type>)}, gates.x, gates.y,
+                         half, channel, rows);
   }
 
   // The same of g where D will stand, and beta; the warp's own copies of g have landed.
@@ -72,18 +118,10 @@ struct Decays : Group {
     if (!line.exists()) return false;
     const int half = line.half();
     const int channel = line.channel();
-    using Gate = element<shape.gate_type>;
-    typename Gate::pair gate[half_tokens];
-    const auto* from = RawGate::at(shared, half, channel);
-#pragma unroll
-    for (int i = 0; i < half_tokens; ++i) {
-      gate[i] = *reinterpret_cast<const typename Gate::pair*>(from + i * slab);
-    }
-    __syncwarp();
+    either<RawGate::at_end, PassingGate, HeldGate> gate(RawGate::at(shared, half, channel));
     const step::LogDecay<shape> x(coming.rate(), coming.bias[0], lower_bound);
     const step::LogDecay<shape> y(coming.rate(), coming.bias[1], lower_bound);
-    const auto of = [&](int i, int) { return Gate::unpack(gate[i]); };
-    return accumulate<2>(of, x, y, half, channel, rows);
+    return accumulate<RawGate::at_end ? 1 : 2>(gate, x, y, half, channel, rows);
   }
 
   // The same of the decays before and after the middles.
@@ -104,7 +142,7 @@ struct Decays : Group {
 
   // Sums of squares of the warp's slab: the diagonal of k k^T and q q^T.
   KDA_DEVICE void sum_squares(u32 buffer) const {
-    const tile::Lane lane;
+    const tile::Lane lane = this->lane();
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       float low[2][4] = {};

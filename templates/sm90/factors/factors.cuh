@@ -2,7 +2,6 @@
 #pragma once
 
 #include "ptx/bulk.cuh"
-#include "ptx/cp_async.cuh"
 #include "sm90/factors/solve.cuh"
 #include "tile/decay.cuh"
 
@@ -36,8 +35,8 @@ struct Factors : Solve {
     meet();
   }
 
-  // Then Ak in place of Kr, and Aq, and whatever copies to shared memory are on their way.
-  // `meanwhile` is done by the last two warps, which have nothing to solve; after_solve by all,
+  // Then Ak in place of Kr, and Aq, once the group has met.  `meanwhile` is done by the warps of
+  // roles 2 and 3 (of a block's only group 3), which have nothing to solve; after_solve by all,
   // once those are through with it.
   template <class Meanwhile, class AfterSolve>
   KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
@@ -45,11 +44,10 @@ struct Factors : Solve {
     solve(meanwhile);
     meet();
     after_solve();
-    write_ak(address + image.ak);
-    write_aq(address + image.aq);
+    const uint4 below = inverse_below();
+    write_ak(address + image.ak, below);
+    write_aq(address + image.aq, below);
     ptx::fence_async_proxy();
-    if constexpr (tune.groups > 1) ptx::cp_async_wait_all();
-    meet();
   }
 };
 

@@ -69,13 +69,13 @@ struct Scratch {
     };
     struct {
       float lower[4][72];  // diagonal 8 x 8 blocks of beta_i k_i k_j: [column * 8 + row]
-      uint4 kk_below[32];  // f16 A operands by lane
-      uint4 qk[3][32];     // first half, second half, below
     };
   };
   union {
     struct {
-      u16 inverse[2][16][40];   // [half]: M diag(beta), f16
+      u16 inverse[2][16][24];   // [half]: M diag(beta), f16
+      uint4 kk_below[32];       // f16 A operands by lane
+      uint4 qk[3][32];          // first half, second half, below
       uint4 inverse_below[32];  // the block below, transposed, an f16 A operand
     };
     uint4 k_after[4][k_steps][32];  // [warp]: k of the first half to its end, by lane
@@ -97,12 +97,19 @@ static_assert(sizeof(Scratch) <= abi::factors::scratch_bytes);
 struct RawGate {
   using Word = storage<shape.gate_type>;
   static constexpr int shifts = 64 / slab;
-  static_assert((half_tokens + shifts - 1) * slab * sizeof(Word) <= sizeof(Scratch::Slice));
+  static constexpr int row_bytes = slab * sizeof(Word);
+  static constexpr int bytes = (half_tokens + shifts - 1) * row_bytes;
+  static_assert(bytes <= sizeof(Scratch::Slice));
+
+  // Whether it stands at the slice's end, where D of the half's first eight tokens leaves it whole.
+  static constexpr int end = (static_cast<int>(sizeof(Scratch::Slice)) - bytes) / 16 * 16;
+  static constexpr bool at_end = tune.beside != 0 && end >= half_tokens / 2 * pitch * 4;
 
   static KDA_DEVICE Word* at(Scratch& scratch, int half, int channel) {
     const int number = channel / slab;
-    return reinterpret_cast<Word*>(&scratch.slices[number][half]) + number % shifts * slab +
-           channel % slab;
+    return reinterpret_cast<Word*>(reinterpret_cast<char*>(&scratch.slices[number][half]) +
+                                   (at_end ? end : 0)) +
+           number % shifts * slab + channel % slab;
   }
 };
 
@@ -138,25 +145,38 @@ struct Group {
   Scratch& shared;
   int thread = static_cast<int>(threadIdx.x) % threads;
   int warp = __shfl_sync(0xffffffffU, thread / 32, 0);  // known uniform
+  int group = number();
+
+  // Lane coordinates.  Of a block that also walks they follow from `thread`, which it finds anew from
+  // time to time (sm90/fused/make.cuh); else from the special register, which makes h8 3% faster.
+  KDA_DEVICE tile::Lane lane() const {
+    return tune.beside != 0 ? tile::Lane(static_cast<u32>(thread)) : tile::Lane();
+  }
 
   KDA_DEVICE explicit Group(Scratch& scratch) : shared(scratch) {}
 
   static KDA_DEVICE int number() { return static_cast<int>(threadIdx.x) / threads; }
 
+  // What the warp does while not all have the same to do, 0..3.  Warps of the same number share a
+  // scheduler: where few groups are latency's, another has the longest part in each.
+  KDA_DEVICE int role() const { return tune.beside == 0 ? warp : (warp + group) % 4; }
+
+  KDA_DEVICE int own() const { return tune.beside != 0 ? group : number(); }
+
   // Until the whole group is here.
-  static KDA_DEVICE void meet() {
+  KDA_DEVICE void meet() const {
     if constexpr (tune.groups == 1) {
       __syncthreads();
     } else {
-      ptx::barrier_wait(1 + number(), threads);
+      ptx::barrier_wait(1 + own(), threads);
     }
   }
   // The same, and whether any of its threads says so.
-  static KDA_DEVICE bool any(bool vote) {
+  KDA_DEVICE bool any(bool vote) const {
     if constexpr (tune.groups == 1) {
       return __syncthreads_or(vote);
     } else {
-      return ptx::barrier_vote_any(1 + number(), threads, vote);
+      return ptx::barrier_vote_any(1 + own(), threads, vote);
     }
   }
 

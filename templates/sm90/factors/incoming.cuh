@@ -14,7 +14,8 @@ struct Incoming {
   float bias[2];                  // of this thread's channels
   storage<shape.beta_type> beta;  // of the token of its number
 
-  KDA_DEVICE void load(int thread, const abi::Inputs& in, const Tile& tile) {
+  template <class AnyTile>
+  KDA_DEVICE void load(int thread, const abi::Inputs& in, const AnyTile& tile) {
     log_rate = step::log_gate_rate<shape>(in.A_log, tile.head);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -23,7 +24,7 @@ struct Incoming {
     beta = 0;
     if (thread < tile.rows) {
       beta = static_cast<const storage<shape.beta_type>*>(
-          in.beta.data)[tile.origin(in.beta, tile.head) + thread * in.beta.token];
+          in.beta.data)[tile.beta_origin(in) + thread * in.beta.token];
     }
   }
 

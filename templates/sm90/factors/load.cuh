@@ -54,12 +54,14 @@ KDA_DEVICE void load_rows(int thread, u32 to, const abi::Tensor& tensor, i64 off
 
 // Starts the copies of k and q to a group's buffer.
 KDA_DEVICE void load_keys(int thread, u32 buffer, const abi::Inputs& in, const Tile& tile) {
-  load_rows(thread, buffer + image.kd, in.k, tile.origin(in.k, tile.qk_head()), tile.rows);
-  load_rows(thread, buffer + image.qd, in.q, tile.origin(in.q, tile.qk_head()), tile.rows);
+  load_rows(thread, buffer + image.kd, in.k, tile.k_origin(in), tile.rows);
+  load_rows(thread, buffer + image.qd, in.q, tile.q_origin(in), tile.rows);
 }
 
 // Starts the copies of a warp's part of g to where it will make D of it.
-KDA_DEVICE void load_gate(int thread, Scratch& scratch, const abi::Inputs& in, const Tile& tile) {
+template <class AnyTile>
+KDA_DEVICE void load_gate(int thread, Scratch& scratch, const abi::Inputs& in,
+                          const AnyTile& tile) {
   const Line line{thread};
   if (!line.exists()) return;
   using Word = storage<shape.gate_type>;
@@ -69,7 +71,7 @@ KDA_DEVICE void load_gate(int thread, Scratch& scratch, const abi::Inputs& in, c
   const int lane = thread % 32;
   const int half = line.half();
   const int token0 = half * half_tokens;
-  const i64 origin = tile.origin(in.g, tile.head) + token0 * in.g.token + line.first_channel();
+  const i64 origin = tile.g_origin(in) + token0 * in.g.token + line.first_channel();
   const auto* data = static_cast<const Word*>(in.g.data);
   if (is_vectored<shape.gate_type>(in.g, keys)) {
     const int column = lane % row_units * unit;
@@ -113,12 +115,13 @@ KDA_DEVICE void prefetch_row(const abi::Tensor& tensor, i64 offset, int row) {
   for (int line = 0; line < keys * size; line += 128) ptx::prefetch(at + line);
 }
 
-KDA_DEVICE void prefetch_tile(const abi::Inputs& in, const Tile& tile) {
+template <class AnyTile>
+KDA_DEVICE void prefetch_tile(const abi::Inputs& in, const AnyTile& tile) {
   const int row = static_cast<int>(threadIdx.x) % 32;
   if (row >= tile.rows) return;
-  prefetch_row<shape.gate_type>(in.g, tile.origin(in.g, tile.head), row);
-  prefetch_row<type>(in.k, tile.origin(in.k, tile.qk_head()), row);
-  prefetch_row<type>(in.q, tile.origin(in.q, tile.qk_head()), row);
+  prefetch_row<shape.gate_type>(in.g, tile.g_origin(in), row);
+  prefetch_row<type>(in.k, tile.k_origin(in), row);
+  prefetch_row<type>(in.q, tile.q_origin(in), row);
 }
 
 }  // namespace kda

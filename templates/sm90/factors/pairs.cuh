@@ -61,7 +61,7 @@ struct Pairs : Scores {
   KDA_DEVICE Diagonal take_pairs() const {
     Diagonal sums{};
     if (warp > 1) return sums;
-    const tile::Lane lane;
+    const tile::Lane lane = this->lane();
     const auto take = [&](float(&c)[2][4], const float(&x)[half_tokens][half_tokens]) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {

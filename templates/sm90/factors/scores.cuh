@@ -34,7 +34,7 @@ struct Scores : Decays {
   // scores' sums.  Without an anchor the diagonal blocks come ready, half h's with warp h.
   template <Anchor anchor>
   KDA_DEVICE void build(u32 buffer, const Diagonal& ready) const {
-    const tile::Lane lane;
+    const tile::Lane lane = this->lane();
     float kk_below[2][4] = {};
     float qk_below[2][4] = {};
 #pragma unroll 1
@@ -103,7 +103,7 @@ struct Scores : Decays {
           multiply(now.qk, q_up, k_down);
         }
         // Within the chunk: the first half starts where it does, the second ends where it does.
-        uint4& after = shared.k_after[warp][ks][threadIdx.x % 32];
+        uint4& after = shared.k_after[warp][ks][thread % 32];
         u32 kr[4];
         if (half == 0) {
           u32 x[4];

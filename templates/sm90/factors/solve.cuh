@@ -46,7 +46,7 @@ struct Solve : Pairs {
 
   // A diagonal block of q k, lower and diagonal, as an f16 A operand.
   KDA_DEVICE uint4 diagonal_operand(int half) const {
-    const tile::Lane lane;
+    const tile::Lane lane = this->lane();
     float4 left = total_left(half, 1);
     const float2 low = total_right(half, 1);
     const int c = 2 * lane.t;
@@ -60,7 +60,7 @@ struct Solve : Pairs {
   // substitution in f32 in each 8 x 8 diagonal block, a lane a column; then the block below the
   // two, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)).
   KDA_DEVICE void invert() const {
-    const tile::Lane lane;
+    const tile::Lane lane = this->lane();
     const int l = thread % 32;
     u32 kk_lower[2];
 #pragma unroll
@@ -135,9 +135,13 @@ struct Solve : Pairs {
     ptx::mma_m16n8k16_f16(c[1], a, b + 2);
   }
 
+  // Whether each warp finds the block below for itself: where few groups wait for each other, a
+  // meeting costs more than what all do once more.
+  static constexpr bool each_inverts = tune.beside != 0;
+
   // The block below the halves, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)),
-  // transposed.
-  KDA_DEVICE void invert_below() const {
+  // transposed, as an f16 A operand.
+  KDA_DEVICE uint4 invert_below() const {
     u32 first[4];
     u32 second[4];
     ptx::ldmatrix_x4_trans(first, across(0));
@@ -150,9 +154,16 @@ struct Solve : Pairs {
                       F16::pack(x[1][0], x[1][1]), F16::pack(x[1][2], x[1][3])};
     float y[2][4] = {};
     multiply_f16(y, a, second);
-    shared.inverse_below[thread % 32] =
-        make_uint4(F16::pack(-y[0][0], -y[0][1]), F16::pack(-y[0][2], -y[0][3]),
-                   F16::pack(-y[1][0], -y[1][1]), F16::pack(-y[1][2], -y[1][3]));
+    return make_uint4(F16::pack(-y[0][0], -y[0][1]), F16::pack(-y[0][2], -y[0][3]),
+                      F16::pack(-y[1][0], -y[1][1]), F16::pack(-y[1][2], -y[1][3]));
+  }
+
+  KDA_DEVICE uint4 inverse_below() const {
+    if constexpr (each_inverts) {
+      return invert_below();
+    } else {
+      return shared.inverse_below[thread % 32];
+    }
   }
 
   static KDA_DEVICE void put(u32 address, const float (&c)[2][4]) {
@@ -162,7 +173,7 @@ struct Solve : Pairs {
   }
 
   // Ak[m, channel] = beta_m sum_i M[i, m] Kr[i, channel], in place of Kr, the warp's slab.
-  KDA_DEVICE void write_ak(u32 image) const {
+  KDA_DEVICE void write_ak(u32 image, uint4 packed) const {
     u32 kr[2][k_steps][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -175,7 +186,6 @@ struct Solve : Pairs {
     u32 second[4];
     ptx::ldmatrix_x4_trans(first, across(0));
     ptx::ldmatrix_x4_trans(second, across(1));
-    const uint4 packed = shared.inverse_below[thread % 32];
     const u32 below[4] = {packed.x, packed.y, packed.z, packed.w};
     __syncwarp();
 #pragma unroll
@@ -191,48 +201,50 @@ struct Solve : Pairs {
   }
 
   // Aq[i, m] = beta_m sum_j qk[i, j] M[j, m], a block a warp.
-  KDA_DEVICE void write_aq(u32 image) const {
-    if (warp == 0) return;
+  KDA_DEVICE void write_aq(u32 image, uint4 m) const {
+    const int part = role();
+    if (part == 0) return;
     const u32 l = static_cast<u32>(thread) % 32;
     const auto block = [&](u32 row, u32 column) {
       return image + Square::at(row + l % 16, column + l / 16 * 8);
     };
-    const uint4 q = shared.qk[warp == 3 ? 1 : (warp == 1 ? 0 : 2)][l];
+    const uint4 q = shared.qk[part == 3 ? 1 : (part == 1 ? 0 : 2)][l];
     const u32 a[4] = {q.x, q.y, q.z, q.w};
     u32 b[4];
-    ptx::ldmatrix_x4_trans(b, along(warp == 3 ? 1 : 0));
+    ptx::ldmatrix_x4_trans(b, along(part == 3 ? 1 : 0));
     float c[2][4] = {};
     multiply_f16(c, a, b);
-    if (warp == 2) {
+    if (part == 2) {
       const uint4 q2 = shared.qk[1][l];
-      const uint4 m = shared.inverse_below[l];
       const u32 a2[4] = {q2.x, q2.y, q2.z, q2.w};
       const u32 b2[4] = {m.x, m.z, m.y, m.w};
       multiply_f16(c, a2, b2);
     }
-    put(block(warp == 1 ? 0 : 16, warp == 3 ? 16 : 0), c);
-    if (warp == 1) {
+    put(block(part == 1 ? 0 : 16, part == 3 ? 16 : 0), c);
+    if (part == 1) {
       const float zero[2][4] = {};
       put(block(0, 16), zero);
     }
   }
 
-  // Between two meetings of the group; warps 2 and 3 may have something else to do.
+  // Between two meetings of the group; two of the warps may have something else to do.
   template <class Meanwhile>
   KDA_DEVICE void solve(const Meanwhile& meanwhile) const {
     const int lane = thread % 32;
-    if (warp == 0) {
+    if (role() == 0) {
       invert();
-    } else if (warp == 1) {
+    } else if (role() == 1) {
       shared.kk_below[lane] = below_operand(0);
       shared.qk[0][lane] = diagonal_operand(0);
       shared.qk[1][lane] = diagonal_operand(1);
       shared.qk[2][lane] = below_operand(1);
-    } else if (warp == 3 || tune.groups > 1) {
+    } else if (role() == 3 || tune.groups > 1) {
       meanwhile();
     }
-    meet();
-    if (warp == 0) invert_below();
+    if constexpr (!each_inverts) {
+      meet();
+      if (role() == 0) shared.inverse_below[lane] = invert_below();
+    }
   }
 };
 

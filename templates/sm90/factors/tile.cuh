@@ -19,6 +19,12 @@ struct Tile {
     return offset_of<shape.varlen>(tensor, n, begin, h) + first * tensor.token;
   }
   KDA_DEVICE int qk_head() const { return head / shape.group; }
+
+  // Elements to its first token's rows.
+  KDA_DEVICE i64 q_origin(const abi::Inputs& in) const { return origin(in.q, qk_head()); }
+  KDA_DEVICE i64 k_origin(const abi::Inputs& in) const { return origin(in.k, qk_head()); }
+  KDA_DEVICE i64 g_origin(const abi::Inputs& in) const { return origin(in.g, head); }
+  KDA_DEVICE i64 beta_origin(const abi::Inputs& in) const { return origin(in.beta, head); }
 };
 
 // Chunk `number` of a sequence of which `tokens` go by chunks; no rows: it has fewer.

@@ -1,0 +1,150 @@
+#include "strategy/fused.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "abi/fused.h"
+#include "compose/prelude.hpp"
+#include "compose/workspace.hpp"
+#include "problem/problem.hpp"
+#include "problem/shape.hpp"
+#include "strategy/chunk_factors.hpp"
+#include "strategy/kept_states.hpp"
+#include "strategy/lengths.hpp"
+
+namespace kda::strategy {
+namespace {
+
+using abi::fused::Tuning;
+using compose::Launch;
+using compose::Run;
+
+Status applicable(const Problem& problem, const device::Device& device) {
+  if (Status status = check_kept_states("fused", problem); !status) return status;
+  if (!prepares_by_group(problem, device, abi::factors::chunk) ||
+      !abi::fused::serves(problem::shape_of(problem))) {
+    return {Code::unsupported,
+            fmt::format("strategy fused: it needs sm_90, bf16, l2norm, beta up to 1, key_dim 64 or "
+                        "128, value_dim a multiple of 128, lower_bound >= -100, no checkpoints and "
+                        "no w and u; chunk_wgmma serves more (the problem is {})",
+                        problem::to_text(problem))};
+  }
+  return {};
+}
+
+tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
+
+tunable::Values defaults(const Problem&, const device::Device&) {
+  return tunable::values_of(Tuning{}, abi::fused::tunables);
+}
+
+// What pairs take one after another: sequences, value heads and 128 V columns.
+std::int64_t parts_of(const Problem& problem, std::int64_t sequences) {
+  return sequences * problem.value_heads *
+         (problem.value_dim / (abi::fused::blocks * abi::fused::columns));
+}
+
+std::int64_t pairs_of(const device::Device& device) {
+  return std::max(device.multiprocessors / abi::fused::blocks, 1);
+}
+
+// The states of parts that are cut between pairs (abi/fused.h).
+class CutSlices {
+ public:
+  CutSlices(const Problem& problem, const device::Device& device, compose::Workspace& workspace) {
+    const auto blocks =
+        static_cast<std::size_t>(pairs_of(device)) * static_cast<std::size_t>(abi::fused::blocks);
+    states_ = workspace.take(
+        blocks * static_cast<std::size_t>(abi::fused::state_bytes(problem::shape_of(problem))));
+    ready_ = workspace.take(blocks * 4 * sizeof(unsigned long long));
+  }
+
+  abi::fused::Cuts at(std::byte* workspace) const {
+    return {.states = reinterpret_cast<char*>(workspace + states_),
+            .ready = reinterpret_cast<unsigned long long*>(workspace + ready_)};
+  }
+
+ private:
+  std::size_t states_, ready_;
+};
+
+Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
+                                       const tunable::Values& values) {
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
+  const abi::Shape shape = problem::shape_of(problem);
+  const std::int64_t parts = parts_of(problem, problem.max_sequences);
+  // Kernels count them, and those of all pairs behind them, by 32 bits.
+  constexpr std::int64_t kMostParts = std::int64_t{1} << 30;
+  if (parts > kMostParts) {
+    return Status(Code::unsupported,
+                  fmt::format("strategy fused: max_sequences={} with HV={} and V={} make {} parts, "
+                              "at most {} are served; fewer sequences a run do",
+                              problem.max_sequences, problem.value_heads, problem.value_dim, parts,
+                              kMostParts));
+  }
+  compose::Workspace workspace;
+  const CutSlices cuts(problem, device, workspace);
+  compose::Recipe recipe;
+  recipe.strategy = "fused";
+  recipe.tuning = values;
+  recipe.workspace_bytes = workspace.bytes();
+  compose::Stage stage;
+  stage.name = "forward";
+  stage.file = "fused/forward.cu";
+  stage.entry = "kda_fused_forward";
+  tunable::Values factors = values;
+  factors.emplace_back("beside", 1);
+  stage.prelude = compose::prelude(shape, factors);
+  stage.threads = static_cast<unsigned>(abi::fused::threads(tuning.groups));
+  stage.shared_bytes = static_cast<std::size_t>(abi::fused::layout(shape, tuning.groups).bytes);
+  stage.cluster = abi::fused::blocks;
+  stage.overlaps_previous = true;
+  stage.bind = [problem, cuts, pairs = pairs_of(device)](const Run& run, Launch& launch) {
+    const std::int64_t wanted = std::min(parts_of(problem, run.forward.sequences), pairs);
+    launch.grid[0] = static_cast<unsigned>(wanted) * abi::fused::blocks;
+    launch.set(abi::fused::Args{.in = problem::inputs_of(problem, run.forward),
+                                .out = problem::outputs_of(problem, run.forward),
+                                .cuts = cuts.at(run.workspace)});
+  };
+  recipe.stages.push_back(std::move(stage));
+  return recipe;
+}
+
+// A pair's parts: chunk by chunk, and a state in and out for each (measured on an H200: 64 heads of
+// 8192 tokens take 385 us, of 8 x 1024 409). Where that leaves some pair with far more than others
+// parts are cut, and a chunk takes longer (96 heads: 590 us, uncut 733; sm90/fused/stream.cuh).
+double estimate(const Problem& problem, const device::Device& device,
+                const tunable::Values& values) {
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
+  const double step = (tuning.groups == 3 ? 1.45 : 1.6) * problem.key_dim / 128;
+  constexpr double kPart = 4.0;
+  constexpr double kCut = 1.1;
+  const double parts = static_cast<double>(parts_of(problem, problem.max_sequences)) /
+                       static_cast<double>(pairs_of(device));
+  const double longest = std::ceil(longest_length(problem) / abi::factors::chunk);
+  if (is_mixed(problem)) {  // the others are as good as nothing but states
+    const double prefills = std::ceil(parts / problem.max_sequences);
+    return 12.0 + prefills * longest * step + parts * (kPart + step);
+  }
+  const double each = std::ceil(parts);
+  const bool cut = parts > 1.0 && each > parts * 9 / 8;
+  return 12.0 + (cut ? parts * (longest * step * kCut + kPart) : each * (longest * step + kPart));
+}
+
+}  // namespace
+
+const Strategy fused = {
+    "fused",
+    "one kernel: pairs of blocks make factors in shared memory and walk them (wgmma, sm_90)",
+    applicable,
+    space,
+    defaults,
+    compose_recipe,
+    estimate,
+};
+
+}  // namespace kda::strategy

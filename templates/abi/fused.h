@@ -1,0 +1,89 @@
+// Strategy `fused`: one kernel, in which two blocks of a cluster share a sequence and value head.
+// Groups of 4 warps make its chunks' factors in shared memory (abi/factors.h), every second chunk
+// each block; a warpgroup of each walks all of them for 64 V columns.  Factors meet no memory.
+#pragma once
+
+#include "abi/factors.h"
+#include "abi/tunable.h"
+
+namespace kda::abi::fused {
+
+struct Tuning {
+  int groups = 3;  // a block, that make factors
+};
+
+constexpr Tunable<Tuning> tunables[] = {
+    {"groups", &Tuning::groups, {2, 3}, "groups of 4 warps a block that make factors"},
+};
+
+constexpr int blocks = 2;          // a cluster
+constexpr int columns = 64;        // V columns a block
+constexpr int values_at_once = 2;  // chunks of v in shared memory
+
+// Problems that it serves, of those that groups serve.
+constexpr bool serves(const Shape& shape) {
+  return factors::serves(shape) && shape.value_dim % (blocks * columns) == 0 &&
+         !shape.checkpoints && !shape.draft_states && !shape.wy_tensors;
+}
+
+// Threads a block: groups, and the warpgroup that walks.
+constexpr int threads(int groups) { return factors::threads * groups + 128; }
+
+// Registers a thread of each: what groups need, and what is left of 64 K.
+constexpr int group_registers(int groups) { return groups == 3 ? 112 : 144; }
+constexpr int walk_registers(int groups) { return groups == 3 ? 176 : 208; }
+constexpr bool registers_fit(int groups) {
+  const int all = 64 * 1024 / threads(groups) / 8 * 8 * threads(groups);
+  return factors::threads * groups * group_registers(groups) + 128 * walk_registers(groups) <= all;
+}
+static_assert(registers_fit(2) && registers_fit(3));
+
+// Where things lie in a block's dynamic shared memory, in bytes: groups first.
+struct Layout {
+  int barriers;  // in what the last group's buffer leaves
+  int arriving;  // chunks that the other block has made
+  int slots;     // how many, and bytes of each
+  int slot;
+  int values;  // v, then o, of `values_at_once` chunks
+  int bytes;
+};
+constexpr int barrier_bytes = 128;
+constexpr int memory_bytes = 144;  // what a group remembers, behind its scratch
+constexpr Layout layout(const Shape& shape, int groups) {
+  constexpr int limit = 227 * 1024;
+  constexpr int values = values_at_once * factors::chunk * columns * 2;
+  Layout l{};
+  l.arriving = groups * factors::group_bytes(shape, 2);
+  l.barriers = l.arriving - barrier_bytes;
+  l.slot = (chunk::image(shape, factors::chunk).bytes + 1023) / 1024 * 1024;
+  l.slots = (limit - l.arriving - values) / l.slot;
+  if (l.slots > 4) l.slots = 4;
+  l.values = l.arriving + l.slots * l.slot;
+  l.bytes = l.values + values;
+  return l;
+}
+// Whether the barriers find room.
+constexpr bool fits(const Shape& shape, int groups) {
+  return factors::group_bytes(shape, 2) - factors::buffer_bytes(shape, 2) -
+                 factors::scratch_bytes >=
+             barrier_bytes + memory_bytes &&
+         layout(shape, groups).slots >= 2;
+}
+
+// Parts that are cut: the state after a part's first chunks, on its way from the pair
+// that has made them to the one that goes on.  A slot a pair, by the one that takes.
+struct Cuts {
+  char* states = nullptr;               // [pairs, blocks] of state_bytes, as the threads hold it
+  unsigned long long* ready = nullptr;  // [pairs, blocks, 4 warps] `present` once it is there,
+                                        // until it has been taken: they need not be cleared before
+};
+constexpr unsigned long long present = 0x9c6e1f5b3a7d2048ULL;
+constexpr int state_bytes(const Shape& shape) { return shape.key_dim * columns * 4; }
+
+struct Args {
+  Inputs in;
+  Outputs out;
+  Cuts cuts;
+};
+
+}  // namespace kda::abi::fused

@@ -1,0 +1,36 @@
+// Blocks of a cluster: who they are, each other's shared memory, and where they meet.
+#pragma once
+
+#include "base/types.cuh"
+
+namespace kda::ptx {
+
+
+// The same place in another block's shared memory, in the cluster's window.
+KDA_DEVICE u32 map_to(u32 address, u32 rank) {
+  u32 r;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(rank));
+  return r;
+}
+
+// Until all threads of the cluster are here; what they wrote is visible then.
+KDA_DEVICE void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// Arrives at a barrier of another block, and orders nothing: a release takes 520 clocks.
+KDA_DEVICE void mbarrier_arrive_remote(u32 mapped) {
+  asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped)
+               : "memory");
+}
+
+// From this block's shared memory to another's, whose barrier counts the bytes; a multiple of 16.
+KDA_DEVICE void bulk_push(u32 mapped, u32 shared, u32 bytes, u32 mapped_barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(mapped),
+      "r"(shared), "r"(bytes), "r"(mapped_barrier)
+      : "memory");
+}
+
+}  // namespace kda::ptx

@@ -1,0 +1,33 @@
+// Strategy fused, its only stage: pairs of blocks take one part (a sequence, a value head and 128 V
+// columns) after another.  Groups make the chunks' factors (make.cuh), a warpgroup of each block
+// walks them (walk.cuh).
+#include "abi/fused.h"
+#include "ptx/dependent.cuh"
+#include "ptx/registers.cuh"
+#include "sm90/fused/make.cuh"
+#include "sm90/fused/walk.cuh"
+
+namespace kda {
+
+extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1)
+    kda_fused_forward(const __grid_constant__ abi::fused::Args args) {
+  extern __shared__ __align__(1024) char shared[];
+
+  const fused::Pair pair(shared);
+  const fused::Line line{pair.decision()};
+  if (threadIdx.x == 0) pair.init();
+  ptx::wait_for_previous();
+  if (threadIdx.x < 32) line.decide(args.in);
+  ptx::cluster_meet();
+  if (threadIdx.x < abi::factors::threads * tune.groups) {
+    ptx::give_up_registers<abi::fused::group_registers(tune.groups)>();
+    fused::make(shared, pair, args.in, line);
+  } else {
+    ptx::take_registers<abi::fused::walk_registers(tune.groups)>();
+    fused::Walk walk(pair, args);
+    walk.line(line);
+  }
+  ptx::cluster_meet();  // so that neither block ends while the other reaches for its memory
+}
+
+}  // namespace kda

@@ -1,0 +1,290 @@
+// The chunks that a pair of blocks takes: its line of pieces of parts, one after another.  A part
+// is a sequence, a value head and the V columns that a pair walks.
+#pragma once
+
+#include "abi/fused.h"
+#include "base/varlen.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/special_registers.cuh"
+#include "sm90/factors/tile.cuh"
+
+namespace kda::fused {
+
+constexpr int shards = shape.value_dim / (abi::fused::blocks * abi::fused::columns);
+
+struct Part {
+  int n, head, shard;
+  Sequence sequence;
+
+  KDA_DEVICE Part(const abi::Inputs& in, int number)
+      : n(number / shards / in.value_heads),
+        head(number / shards % in.value_heads),
+        shard(number % shards) {
+    // Engines pack decodes before prefills: the last sequences are the long ones, and start first.
+    if constexpr (shape.varlen) n = in.sequences - 1 - n;
+    sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
+  }
+
+  KDA_DEVICE int chunks() const {
+    return static_cast<int>((sequence.length() + chunk - 1) / chunk);
+  }
+
+  static KDA_DEVICE int count(const abi::Inputs& in) {
+    return in.sequences * in.value_heads * shards;
+  }
+};
+
+// Some chunks of a part.
+struct Piece {
+  int part;     // past the last one: the line is over
+  int first;    // chunk
+  int chunks;   // perhaps none
+  bool begins;  // with the part; else its state comes from the pair before
+  bool ends;    // with it; else its state goes to the pair after
+};
+
+// What a pair takes: every so many parts, so that all pairs are at the same tokens of neighbouring
+// heads.  Where that leaves some pair with too much, all parts' chunks are laid in a row, which is
+// cut into lines of the same length (McNaughton's rule).  A part that is cut between two has its
+// first chunks at the beginning of the one and its last at the end of the other.  No line is
+// shorter than a part, so these come one after the other there, too.
+class Line {
+ public:
+  u32 decision;  // shared address of a word: whether parts are cut
+
+  // Read where they stand, so that no registers hold them.
+  static KDA_DEVICE int pair() { return static_cast<int>(ptx::block_now() / abi::fused::blocks); }
+  static KDA_DEVICE int pairs() { return static_cast<int>(gridDim.x / abi::fused::blocks); }
+
+  // By a warp of the block, before others ask.
+  KDA_DEVICE void decide(const abi::Inputs& in) const {
+    const bool cuts = may_cut(in);
+    if (threadIdx.x % 32 == 0) ptx::st_shared_u32(decision, cuts ? 1 : 0);
+  }
+
+  // Piece `number`, from 0 on; a whole warp asks.
+  KDA_DEVICE Piece piece(const abi::Inputs& in, int number) const {
+    const int parts = Part::count(in);
+    if (ptx::ld_shared_u32(decision) == 0) {
+      const int part = pair() + number * pairs();
+      return {part, 0, part < parts ? Part(in, part).chunks() : 0, true, true};
+    }
+    if constexpr (shape.varlen) {
+      return piece_of_few(in, number);
+    } else {
+      const int each = static_cast<int>((in.length + chunk - 1) / chunk);
+      const Cut cut(parts * each);
+      const int part = cut.from / each + number;
+      if (part * each >= cut.to) return {parts, 0, 0, true, true};
+      return cut.piece(part, part * each, each);
+    }
+  }
+
+ private:
+  static constexpr i64 most = i64{1} << 30;  // chunks of all parts that 32 bits count with ease
+
+  // The pair's line among those of a row.
+  struct Cut {
+    int from, to;
+
+    KDA_DEVICE explicit Cut(int all) {
+      const int length = ceil_div(all, pairs());
+      // Pairs from the last on: a piece waits for a pair of a smaller number, which has begun.
+      from = smaller((pairs() - 1 - pair()) * length, all);
+      to = smaller(from + length, all);
+    }
+    // What is the line's of a part that begins at a place of the row.
+    KDA_DEVICE Piece piece(int part, int begin, int chunks) const {
+      const bool ends = begin >= from;
+      const bool begins = begin + chunks <= to;
+      const int own = (begins ? begin + chunks : to) - (ends ? begin : from);
+      return {part, begins ? 0 : chunks - own, own, begins, ends};
+    }
+  };
+
+  KDA_DEVICE static bool may_cut(const abi::Inputs& in) {
+    const int parts = Part::count(in);
+    if (parts <= pairs()) return false;
+    if constexpr (shape.varlen) {
+      return in.sequences <= 32 && pays_for_few(in);
+    } else {
+      const i64 each = (in.length + chunk - 1) / chunk;
+      if (each == 0 || parts * each >= most) return false;
+      return pays(static_cast<int>(each) * ceil_div(parts, pairs()),
+                  static_cast<int>(parts * each));
+    }
+  }
+
+  // Whether cuts pay, given the most chunks that a pair has without them, and all: with them pairs
+  // read tokens all over memory, and a chunk takes longer (an H200: 1.63 us for 1.48).
+  KDA_DEVICE static bool pays(int most_without, int all) {
+    return most_without > ceil_div(all, pairs()) * 9 / 8;
+  }
+
+  // A pack of up to 32 sequences, a lane each in the order of the parts.
+  struct Few {
+    int chunks, end, period;  // end: of the lane's chunks among those of a head, `period`
+
+    KDA_DEVICE explicit Few(const abi::Inputs& in) : chunks(0) {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      if (lane < in.sequences) {
+        const Sequence sequence =
+            sequence_of<shape.varlen, shape.cu_seqlens_type>(in, in.sequences - 1 - lane);
+        chunks = static_cast<int>((sequence.length() + chunk - 1) / chunk);
+      }
+      end = chunks;
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const int y = __shfl_up_sync(0xffffffffU, end, step);
+        if (lane >= step) end += y;
+      }
+      period = __shfl_sync(0xffffffffU, end, 31);
+    }
+  };
+
+  KDA_DEVICE static bool pays_for_few(const abi::Inputs& in) {
+    const Few few(in);
+    const int heads = in.value_heads * shards;
+    if (few.period == 0 || static_cast<i64>(few.period) * heads >= most) return false;
+    const int all = few.period * heads;
+    if (__reduce_max_sync(0xffffffffU, few.chunks) > ceil_div(all, pairs())) return false;
+    // Without cuts, sequence i gives `rest` pairs from i * heads on one head more than the others.
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int all_pairs = pairs();
+    const int rest = heads % all_pairs;
+    int largest = 0;
+#pragma unroll 1
+    for (int first = 0; first < all_pairs; first += 32) {
+      int sum = 0;
+      int start = 0;
+#pragma unroll 1
+      for (int i = 0; i < in.sequences; ++i) {
+        const int own = first + lane - start;  // of the pairs from there on
+        const int chunks = __shfl_sync(0xffffffffU, few.chunks, i);
+        if ((own < 0 ? own + all_pairs : own) < rest && first + lane < all_pairs) sum += chunks;
+        start += rest;
+        if (start >= all_pairs) start -= all_pairs;
+      }
+      largest = larger(largest, sum);
+    }
+    largest = __reduce_max_sync(0xffffffffU, largest);
+    return pays(heads / all_pairs * few.period + largest, all);
+  }
+
+  // The row has all sequences of a head, then the next head's, so that lines have as many short
+  // ones.
+  KDA_DEVICE Piece piece_of_few(const abi::Inputs& in, int number) const {
+    const Few few(in);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int heads = in.value_heads * shards;
+    const int chunks = few.chunks;
+    const int end = few.end;
+    const int period = few.period;
+    const int all = period * heads;
+    const Cut cut(all);
+    // The first part, in the row's order, that goes on past a place or stands there.
+    const auto part_at = [&](int place) {
+      const int within = place % period;
+      const bool past = end > within || (chunks == 0 && end >= within);
+      const u32 found = __ballot_sync(0xffffffffU, past && lane < in.sequences);
+      return place / period * in.sequences + __ffs(static_cast<int>(found)) - 1;
+    };
+    const auto place_of = [&](int part) {
+      return part / in.sequences * period +
+             __shfl_sync(0xffffffffU, end - chunks, part % in.sequences);
+    };
+    const int parts = Part::count(in);
+    int over = parts;
+    if (cut.to < all) {
+      over = part_at(cut.to);
+      if (place_of(over) < cut.to) ++over;
+    }
+    const int part = cut.from < all ? part_at(cut.from) + number : parts;
+    if (part >= over) return {parts, 0, 0, true, true};
+    const int at = place_of(part);
+    const int length = __shfl_sync(0xffffffffU, chunks, part % in.sequences);
+    const int own = part % in.sequences * heads + part / in.sequences;  // as Part counts
+    return length > 0 ? cut.piece(own, at, length) : Piece{own, 0, 0, true, true};
+  }
+};
+
+// A group's chunk at hand or next, in its shared memory, as no register is left to hold it; for
+// what is loaded as a Tile.
+struct Place {
+  i64 q = 0, k = 0, g = 0, v = 0, beta = 0;  // elements to its first token's rows
+  int rows = 0;                              // tokens that exist; 0: there is no such chunk
+  int head = 0;
+
+  KDA_DEVICE i64 q_origin(const abi::Inputs&) const { return q; }
+  KDA_DEVICE i64 k_origin(const abi::Inputs&) const { return k; }
+  KDA_DEVICE i64 g_origin(const abi::Inputs&) const { return g; }
+  KDA_DEVICE i64 beta_origin(const abi::Inputs&) const { return beta; }
+};
+
+// Where a group stands in the line; one warp of the group, all lanes alike, the first one writes.
+struct Stream {
+  int number, c, chunks;  // of the piece
+
+  // At the chunk of that number, counted from the line's first.
+  KDA_DEVICE static void begin(Stream& memory, const abi::Inputs& in, const Line& line, int at,
+                               Place& next) {
+    Stream stream{0, at, 0};
+    const Place place = stream.enter(in, line);
+    leave(memory, stream, next, place);
+  }
+
+  KDA_DEVICE static void advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
+                                 const Place& here, Place& next) {
+    Stream stream = memory;
+    Place place = here;
+    __syncwarp();
+    stream.c += step;
+    if (stream.c + 1 < stream.chunks) {  // a whole one of the same piece
+      const i64 tokens = static_cast<i64>(step) * chunk;
+      place.q += tokens * in.q.token;
+      place.k += tokens * in.k.token;
+      place.g += tokens * in.g.token;
+      place.v += tokens * in.v.token;
+      place.beta += tokens * in.beta.token;
+    } else {
+      place = stream.enter(in, line);
+    }
+    leave(memory, stream, next, place);
+  }
+
+ private:
+  static KDA_DEVICE void leave(Stream& memory, const Stream& stream, Place& next,
+                               const Place& place) {
+    if (threadIdx.x % 32 == 0) {
+      memory = stream;
+      next = place;
+    }
+    __syncwarp();
+  }
+
+  KDA_DEVICE Place enter(const abi::Inputs& in, const Line& line) {
+#pragma unroll 1
+    for (;; ++number) {
+      const Piece piece = line.piece(in, number);
+      // Of head 0, whose constants are loaded where there is no chunk, too.
+      if (piece.part >= Part::count(in)) return {};
+      chunks = piece.chunks;
+      if (c < chunks) {
+        const Part part(in, piece.part);
+        const Tile tile = tile_of(part.n, part.head, part.sequence.begin, part.sequence.length(),
+                                  piece.first + c);
+        constexpr int pair_columns = abi::fused::blocks * abi::fused::columns;
+        return {tile.q_origin(in),
+                tile.k_origin(in),
+                tile.g_origin(in),
+                tile.origin(in.v, tile.head) + part.shard * pair_columns,
+                tile.beta_origin(in),
+                tile.rows,
+                tile.head};
+      }
+      c -= chunks;
+    }
+  }
+};
+
+}  // namespace kda::fused

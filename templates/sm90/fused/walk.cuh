@@ -1,0 +1,192 @@
+// The warpgroup that walks: the state of 64 V columns through all chunks of the pair's stream.
+//   R = V - Kd S;   O = Qd S + Aq R;   S = diag(decay) S + Ak^T R
+// As sm90/chunk_wgmma/consumer.cuh, but nobody waits for it alone: making factors takes longer.
+#pragma once
+
+#include "base/slots.cuh"
+#include "ptx/flag.cuh"
+#include "sm90/chunk_wgmma/products.cuh"
+#include "sm90/fused/cut.cuh"
+#include "sm90/fused/pair.cuh"
+#include "sm90/fused/rows.cuh"
+#include "sm90/fused/stream.cuh"
+#include "step/state.cuh"
+#include "tile/scale.cuh"
+#include "tile/shared.cuh"
+
+namespace kda::fused {
+
+// What products.cuh asks of a chain.
+struct Chain {
+  static constexpr abi::DType type = kda::type;
+  static constexpr int chunk = kda::chunk;
+  static constexpr int chunk_tiles = chunk / 8;
+  static constexpr int keys = kda::keys;
+  static constexpr int value_row = Pair::value_row;
+
+  using Factor = kda::Factor;
+  using Square = kda::Square;
+  using Accumulators = float[chunk_tiles][4];  // [V, C]
+};
+
+class Walk {
+ public:
+  KDA_DEVICE Walk(const Pair& pair, const abi::fused::Args& args)
+      : pair_(pair), args_(args), thread_(static_cast<int>(threadIdx.x) % 128), rows_(pair, args) {}
+
+  // The pieces of a line, each from its state to the one after it.
+  KDA_DEVICE void line(const Line& line) {
+    const int parts = Part::count(args_.in);
+#pragma unroll 1
+    for (int number = 0;; ++number) {
+      {
+        const Piece next = line.piece(args_.in, number + 1);
+        if (next.part < parts && next.begins) prefetch_state(Part(args_.in, next.part));
+      }
+      const Piece piece = line.piece(args_.in, number);
+      if (piece.part >= parts) return;
+      this->piece(piece);
+    }
+  }
+
+ private:
+  // The warp's first V column of a part.
+  KDA_DEVICE int value0(const Part& part) const {
+    return (part.shard * abi::fused::blocks + static_cast<int>(Pair::rank())) *
+               abi::fused::columns +
+           thread_ / 32 * 16;
+  }
+
+  // Where a part starts from, to the L2 while the one before is walked: a line's columns at once.
+  KDA_DEVICE void prefetch_state(const Part& part) const {
+    const Slots<shape> slots(args_.out, part.n);
+    if (!shape.state_value_first || slots.padding || !slots.has_start()) return;
+    constexpr int columns = 16;  // a warp's, each K elements
+    constexpr int bytes = columns * shape.key_dim * sizeof(storage<shape.state_type>);
+    const auto* from = reinterpret_cast<const char*>(slots.start(args_.out, args_.in, part.head) +
+                                                     value0(part) * shape.key_dim);
+#pragma unroll
+    for (int at = 0; at < bytes; at += 32 * 128) {
+      const int own = at + thread_ % 32 * 128;
+      if (own < bytes) ptx::prefetch(from + own);
+    }
+  }
+
+  // The thread is kept and not found anew in every chunk; but what follows from it is from here on.
+  KDA_DEVICE void forget() { asm volatile("" : "+r"(thread_)); }
+
+  KDA_DEVICE void piece(const Piece& piece) {
+    forget();
+    const abi::Inputs& in = args_.in;
+    const Part part(in, piece.part);
+    const Slots<shape> slots(args_.out, part.n);
+    const bool padding = shape.state_pool && slots.padding;
+    if (piece.chunks > 0) rows_.begin(part, piece, thread_, padding);
+    if (!piece.begins) {
+      Cut{args_.cuts, Line::pair(), thread_}.take(state_);
+    } else if (!padding && slots.has_start()) {
+      state_.load_paired(slots.start(args_.out, in, part.head), value0(part));
+    } else {
+      state_.clear();
+    }
+    forget();
+    // All that is held over the chunks: the part; below 0, it goes on in the next pair.
+    const int after = piece.ends ? piece.part : -1;
+#pragma unroll 1
+    for (int left = piece.chunks; left > 0; --left) {
+      turn(left < piece.chunks);
+      if (maker_ == 1) at_.next();
+      maker_ ^= 1;
+    }
+    if (piece.chunks > 0) rows_.end();
+    forget();
+    if (after < 0) {
+      Cut{args_.cuts, Line::pair() + 1, thread_}.give(state_);
+    } else if constexpr (shape.final_state) {
+      const Part ended(in, after);
+      const Slots<shape> own(args_.out, ended.n);
+      if (shape.state_pool && own.padding) return;
+      state_.store_paired(Slots<shape>::at(args_.out, in, own.own, ended.head), value0(ended));
+    }
+  }
+
+  KDA_DEVICE void turn(bool had_one) {
+    namespace wg = chunk_wgmma;
+    auto& s = state_.s[0];
+    Chain::Accumulators r;
+    Chain::Accumulators o;
+    u32 s_operand[keys / 16][4];
+    u32 r_operand[chunk / 16][4];
+    u32 v[Chain::chunk_tiles / 2][4];
+    float2 decay[keys / 8];
+
+    wg::pack(s_operand, s, tile::Scale<type>());
+    rows_.wait();
+    const u32 own = own_rows();
+    wg::load_values_transposed<Chain>(v, own);
+    wg::take_values<Chain>(r, v);
+    const bool here = maker_ == pair_.rank();
+    if (here) {
+      ptx::mbarrier_wait(pair_.made(at_.group), at_.round);
+    } else {
+      ptx::mbarrier_wait(pair_.arrived(at_.slot), at_.slot_round);
+      if (thread_ == 0) pair_.expect(at_.slot);
+    }
+    const u32 data = here ? pair_.image(at_.group) : pair_.slot(at_.slot);
+    wg::load_decay(decay, data + image.decay, tile::Lane(static_cast<u32>(thread_)));
+    wg::decay_state(s, decay);
+    wg::hold(r);
+    wg::hold(o);
+    ptx::wgmma_fence();
+    wg::read_state<Chain, -1>(r, s_operand, data + image.kd);
+    ptx::wgmma_commit();
+    wg::read_state<Chain>(o, s_operand, data + image.qd);
+    ptx::wgmma_commit();
+    rows_.exchange(had_one);  // while R is on its way
+    ptx::wgmma_wait<1>();
+    wg::hold(r);
+    wg::pack(r_operand, r, tile::Scale<type>());
+    wg::hold(s);
+    ptx::wgmma_fence();
+    wg::write_state<Chain>(s, r_operand, data + image.ak);
+    ptx::wgmma_commit();
+    const ptx::WgmmaTile aq(data + image.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
+#pragma unroll
+    for (int i = 0; i < chunk / 16; ++i) {
+      ptx::wgmma_m64k16<type, chunk, 0>::run(&o[0][0], r_operand[i], aq.at(i * 32), 1);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    wg::hold(s);
+    wg::hold(o);
+    release(here);
+    wg::leave_outputs<Chain>(own, o, args_.in.scale);
+    rows_.next();
+  }
+
+  // This lane's place among the chunk's rows, of v read and o written transposed.
+  KDA_DEVICE u32 own_rows() const {
+    const int row = thread_ % 8 + thread_ % 32 / 16 * 8;
+    const int unit = thread_ / 32 * 2 + thread_ / 8 % 2;
+    return pair_.values(rows_.tile()) + row * Chain::value_row + (unit ^ row % 8) * 16;
+  }
+
+  // Done with a chunk; to the other block one lane says so for its warp.
+  KDA_DEVICE void release(bool here) const {
+    if (here) {
+      ptx::mbarrier_arrive(pair_.taken(at_.group));
+    } else if (thread_ % 32 == 0) {
+      ptx::mbarrier_arrive_remote(ptx::map_to(pair_.taken(at_.group), Pair::rank() ^ 1));
+    }
+  }
+
+  const Pair& pair_;
+  const abi::fused::Args& args_;
+  int thread_;
+  Turn at_;        // of the next chunk
+  u32 maker_ = 0;  // its block
+  Rows rows_;
+  State state_;
+};
+
+}  // namespace kda::fused

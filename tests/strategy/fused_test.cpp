@@ -1,0 +1,287 @@
+// One kernel by pairs of blocks: on any host what is launched and refused, on the device every
+// length, gate and place, and parts that are cut between pairs.
+#include "strategy/fused.hpp"
+
+#include <string>
+#include <vector>
+
+#include "abi/fused.h"
+#include "plan/choose.hpp"
+#include "problem/problem.hpp"
+#include "problem/shape.hpp"
+#include "support/pool_sweep.hpp"
+#include "support/rig.hpp"
+#include "support/trials.hpp"
+#include "support/words.hpp"
+
+using namespace kda;
+using namespace kda::test;
+using reference::GatePattern;
+using reference::InputSpec;
+using strategy::fused;
+
+namespace {
+
+constexpr int kPairs = 66;  // an H200's
+
+Result<compose::Recipe> compose_with(const Problem& problem, int groups = 3) {
+  return fused.compose(
+      problem, h200(),
+      tunable::values_of(abi::fused::Tuning{.groups = groups}, abi::fused::tunables));
+}
+
+std::string chosen(const std::string& words) {
+  const auto choice = plan::choose(problem_in_words(words), h200(), {});
+  REQUIRE(choice);
+  return choice->recipe.strategy;
+}
+
+// The bug: with as many slots as a group makes chunks in between (two groups, or K = 64) the group
+// waited for a chunk that had been taken two rounds before, by a parity that then never came.
+std::vector<Variant> variants() { return {{"fused", ""}, {"fused", "groups=2"}}; }
+
+// One chunk and its edges, as many as the groups of a pair and more, sequences of none or one.
+std::vector<Trial> lengths() {
+  std::vector<Trial> out;
+  for (const char* size : {"K=128 V=128 ", "K=64 V=128 ", "K=128 V=256 "})
+    for (const char* gate : {"g=bf16 ", "g=f32 "}) {
+      const std::string words = std::string(size) + gate;
+      for (const std::int64_t T : {0, 1, 31, 32, 33, 191, 192, 193, 700})
+        out.push_back(trial(words, {T}));
+      out.push_back(trial(words, {33, 33, 33}));
+      out.push_back(trial(words + "H=1 HV=3", {130, 130}));
+      out.push_back(trial(words + "varlen=1", {257, 0, 3, 40, 700}));
+      out.push_back(trial(words + "varlen=1 H=2 HV=4 cu_seqlens=i32", {0, 1, 0, 1, 64}));
+      out.push_back(trial(words + "varlen=1 h0=0 ht=0", {1, 300, 33}));
+      out.push_back(trial(words + "layout=key_first state=bf16", {150}));
+    }
+  return out;
+}
+
+// More parts than pairs, and not a multiple: those of dense runs and of packs of few sequences are
+// cut, 1 to 41 chunks each; of packs with one that is longer than a line, and of many, a pair has
+// several.
+std::vector<Trial> many_parts() {
+  std::vector<Trial> out;
+  for (const std::int64_t T : {1, 33, 64, 200, 1300})
+    out.push_back(trial("K=128 V=128 H=1 HV=5", std::vector<std::int64_t>(14, T)));
+  out.push_back(trial("K=128 V=128 H=67 HV=67", {500}));
+  out.push_back(trial("K=128 V=256 H=7 HV=7", std::vector<std::int64_t>(5, 300)));
+  out.push_back(trial("K=64 V=128 H=1 HV=8 h0=0", std::vector<std::int64_t>(17, 100)));
+  out.push_back(trial("K=128 V=128 H=1 HV=8 ht=0", std::vector<std::int64_t>(17, 100)));
+  out.push_back(trial("K=128 V=128 H=11 HV=11 state=bf16", std::vector<std::int64_t>(9, 260)));
+  for (Trial& each : out)
+    each.in_place_state = each.problem.initial_state && each.problem.final_state;
+  for (const char* words :
+       {"K=128 V=128 HV=8 varlen=1", "K=64 V=128 H=1 HV=8 varlen=1 cu_seqlens=i32",
+        "K=128 V=256 HV=8 varlen=1 h0=0"}) {
+    out.push_back(trial(words, {300, 0, 33, 700, 1, 64, 257, 320, 0, 160, 31, 0, 448, 90}));
+    out.push_back(trial(words, {0, 0, 200, 200, 200, 200, 200, 200, 200, 200, 200, 0}));
+    out.push_back(trial(words, {40, 3000, 0, 40, 40, 40, 40, 40, 40}));  // one past a line
+    out.push_back(trial(words, std::vector<std::int64_t>(32, 33)));
+    out.push_back(trial(words, std::vector<std::int64_t>(20, 0)));
+    out.back().tail = 40;
+  }
+  out.push_back(trial("K=128 V=128 HV=4 varlen=1 T=20000 N=24", {700, 0, 3000}));
+  std::vector<std::int64_t> uneven;
+  for (int n = 0; n < 60; ++n) uneven.push_back(n % 5 == 0 ? 0 : n % 7 == 0 ? 900 : 3 * n + 1);
+  out.push_back(trial("K=128 V=128 HV=4 varlen=1", uneven));
+  out.push_back(trial("K=64 V=128 HV=4 varlen=1", uneven));
+  return out;
+}
+
+// Each of the three ways to build scores (sm90/factors), and groups of a pair on different ones.
+std::vector<Trial> gates() {
+  std::vector<Trial> out;
+  const auto add = [&](GatePattern gate, double value, double other) {
+    InputSpec spec;
+    spec.gate = gate;
+    spec.gate_value = value;
+    spec.gate_other = other;
+    for (const char* type : {"g=f32 ", "g=bf16 "})
+      out.push_back(
+          trial(std::string(type) + "beta=f32 gate=log_decay K=128 V=128", {500, 500, 500}, spec));
+  };
+  for (const double value : {0.0, -0.01, -1.0, -5.0, -50.0, -500.0})
+    add(GatePattern::constant, value, 0);
+  for (const GatePattern gate : {GatePattern::by_token, GatePattern::by_channel, GatePattern::spike,
+                                 GatePattern::one_channel})
+    add(gate, -0.01, -500.0);
+  return out;
+}
+
+// Rows that no 16-byte copy can load, NaN past the last sequence, offsets that make no sense.
+std::vector<Trial> places() {
+  Trial one = trial("K=128 V=128 HV=4 varlen=1", {300, 0, 33, 129});
+  one.in_place_state = true;
+  std::vector<Trial> out = {one};
+  one.tail = 70;
+  for (const Layout layout : {Layout::heads_first, Layout::sliced, Layout::gapped}) {
+    one.layout = layout;
+    out.push_back(one);
+  }
+  one.misaligned = 1;
+  out.push_back(one);
+  one.cu_seqlens = {0, 300, 100, 120, 5000};
+  out.push_back(one);
+  Trial odd = trial("K=64 V=128 g=f32", {260});
+  odd.misaligned_o = 1;
+  out.push_back(odd);
+  return out;
+}
+
+// The seventh sequence is padding: its chunks are made, and nothing of it is written but zeros.
+std::vector<PoolTrial> pools() {
+  std::vector<PoolTrial> out;
+  for (const char* words : {"varlen=1 K=128 V=128", "varlen=1 K=64 V=128 h0=0 zero_padding=1",
+                            "varlen=1 K=128 V=128 zero_padding=1 state=bf16"}) {
+    PoolTrial one;
+    one.trial = trial(std::string("pool=1 ") + words,
+                      {33, 0, 100, 1, 64, 257, 300, 5, 16, 31, 32, 48, 40, 90});
+    SlotsSpec spec;
+    spec.sequences = static_cast<int>(one.trial.lengths.size());
+    spec.prefixes = one.trial.problem.initial_state;
+    one.slots = make_slots(spec);
+    out.push_back(one);
+  }
+  // Dense, 70 parts: padding is cut, too.
+  PoolTrial cut;
+  cut.trial = trial("pool=1 K=128 V=128 H=1 HV=5", std::vector<std::int64_t>(14, 200));
+  cut.slots = make_slots({.sequences = 14});
+  out.push_back(cut);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("fused launches a pair of blocks a part, no more than the device has", "[strategy]") {
+  const auto blocks = [](const char* words) {
+    const Problem problem = problem_in_words(words);
+    const auto recipe = compose_with(problem);
+    INFO(words << ": " << recipe.status().message());
+    REQUIRE(recipe);
+    REQUIRE(recipe->stages.size() == 1);
+    CHECK(recipe->stages[0].cluster == 2);
+    CHECK(recipe->stages[0].shared_bytes <= h200().shared_per_block);
+    Forward forward{.tokens = problem.max_tokens, .sequences = problem.max_sequences};
+    problem::fill_strides(problem, forward);
+    compose::Launch launch;
+    recipe->stages[0].bind({forward, nullptr}, launch);
+    return launch.grid[0];
+  };
+  CHECK(blocks("T=8192 H=64") == 128);
+  CHECK(blocks("T=8192 H=16 V=256") == 64);
+  CHECK(blocks("T=8192 H=64 N=8") == 2 * kPairs);
+  CHECK(blocks("T=8192 H=1 N=3 varlen=1") == 6);
+  CHECK(blocks("T=1 H=1") == 2);
+}
+
+TEST_CASE("fused wants a state a pair, for parts that are cut, and no more", "[strategy]") {
+  for (const char* words : {"T=131072 H=96", "T=1000 H=1", "T=131072 H=96 N=8 varlen=1"}) {
+    const auto recipe = compose_with(problem_in_words(words));
+    REQUIRE(recipe);
+    constexpr std::size_t kState = 128 * 128 * 4;
+    CHECK(recipe->workspace_bytes >= kPairs * kState);
+    CHECK(recipe->workspace_bytes <= kPairs * kState + 8192);
+  }
+}
+
+TEST_CASE("fused refuses what it does not serve, naming it", "[strategy]") {
+  const auto refused = [](const Status& status, const char* part) {
+    INFO(status.message());
+    CHECK(status.code() == Code::unsupported);
+    CHECK_THAT(status.message(), contains("strategy fused: "));
+    CHECK_THAT(status.message(), contains(part));
+  };
+  for (const char* words :
+       {"H=64 qkv=f16", "H=64 K=96", "H=64 V=64", "H=64 V=192", "H=64 l2norm=0",
+        "H=64 neg_eigval=1", "H=64 wy=32", "H=64 pool=1 h0=1 ht=1 checkpoint=64"}) {
+    INFO(words);
+    refused(fused.applicable(problem_in_words(words), h200()), "chunk_wgmma serves more");
+  }
+  refused(fused.applicable(problem_in_words("H=64"), *device::parse("sm_89")), "needs sm_90");
+  refused(compose_with(problem_in_words("T=65536 H=32768 N=65536 varlen=1")).status(),
+          "2147483648 parts");
+  CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1"), h200()));
+}
+
+TEST_CASE("fused is for parts that fill the device", "[strategy]") {
+  for (const char* words :
+       {"T=8192 H=64", "T=8192 H=96", "T=8192 H=16 HV=64", "T=16384 H=32 N=4", "T=16384 H=16 N=8",
+        "T=8192 H=64 N=8", "T=8192 H=64 N=6 varlen=1", "T=8192 H=96 N=6 varlen=1"}) {
+    INFO(words);
+    CHECK(chosen(std::string(words) + " h0=1 ht=1") == "fused");
+  }
+  for (const char* words :
+       {"T=8192 H=32", "T=8192 H=24", "T=8192 H=16", "T=131072 H=32", "T=8192 H=12 N=4",
+        "T=2048 H=12", "T=256 H=32", "T=2048 H=16 N=32", "T=64 H=32 N=64"}) {
+    INFO(words);
+    CHECK(chosen(std::string(words) + " h0=1 ht=1") != "fused");
+  }
+}
+
+TEST_CASE("fused composes where it serves", "[strategy]") {
+  for (const auto& trials : {lengths(), many_parts(), gates(), places(), plain(pools())}) {
+    const Tally tally = compose_only("fused", trials, "sm_90a", variants());
+    CHECK(tally.failed == 0);
+    CHECK(tally.refused == 0);
+  }
+}
+
+TEST_CASE("fused, sequences of every length", "[gpu][fused]") {
+  check_on_device("fused lengths", lengths(), variants());
+}
+
+TEST_CASE("fused, parts cut between pairs", "[gpu][fused]") {
+  check_on_device("fused parts", many_parts(), variants());
+}
+
+TEST_CASE("fused under every gate", "[gpu][fused]") {
+  check_on_device("fused gates", gates(), variants());
+}
+
+TEST_CASE("fused in odd places", "[gpu][fused]") {
+  check_on_device("fused places", places(), variants());
+}
+
+TEST_CASE("fused on state pools", "[gpu][fused]") {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  const Tally tally = sweep_pools("fused pools", pools(), variants());
+  CHECK(tally.failed == 0);
+  CHECK(tally.passed > 0);
+}
+
+// A run finds its flags as the one before has left them, or as the plan of another left the memory.
+TEST_CASE("fused cuts the same in every run of a plan", "[gpu][fused]") {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  const Gpu gpu;
+  const Trial one = complete(trial("K=128 V=128 H=1 HV=5", std::vector<std::int64_t>(14, 400)));
+  Truth truth(one);
+  const Plan plan = plan_of(one.problem, "fused");
+  Rig rig(gpu, one, truth.tensors());
+  std::vector<std::byte> bits;
+  for (int run = 0; run < 20; ++run) {
+    CHECK(rig.run(plan) == "");
+    if (run == 0) {
+      CHECK(truth.judge(rig.outputs()) == "");
+      bits = rig.output_bits();
+    }
+    CHECK((rig.output_bits() == bits));
+  }
+  // And in memory that no one touches in between.
+  const DeviceMemory workspace(gpu, plan.workspace_bytes());
+  for (int run = 0; run < 20; ++run) {
+    const Status status =
+        plan.run(rig.forward(), workspace.data(), plan.workspace_bytes(), gpu.stream());
+    INFO(status.message());
+    REQUIRE(status);
+  }
+  must(gpu.driver().StreamSynchronize(gpu.stream()), "cuStreamSynchronize");
+  CHECK((rig.output_bits() == bits));
+}
