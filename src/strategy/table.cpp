@@ -11,11 +11,7 @@ namespace kda::strategy {
 namespace {
 
 constexpr const Strategy* kTable[] = {
-    &recurrent,
-    &chunk,
-    &chunk_wgmma,
-    &segments,
-    &fused,
+    &recurrent, &chunk, &chunk_wgmma, &segments, &fused,
 };
 
 }  // namespace

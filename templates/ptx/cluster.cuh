@@ -5,7 +5,6 @@
 
 namespace kda::ptx {
 
-
 // The same place in another block's shared memory, in the cluster's window.
 KDA_DEVICE u32 map_to(u32 address, u32 rank) {
   u32 r;

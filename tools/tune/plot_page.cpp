@@ -45,7 +45,7 @@ code { font: 12px/1.4 ui-monospace, "DejaVu Sans Mono", monospace; }
 
 constexpr const char* kScript = R"page(;
 const $ = id => document.getElementById(id), NS = 'http://www.w3.org/2000/svg';
-const COLOURS = { recurrent: '#8f5bb5', chunk: '#3f7fbf', chunk_wgmma: '#1f9d76', segments: '#d9772b' };
+const COLOURS = { recurrent: '#8f5bb5', chunk: '#3f7fbf', chunk_wgmma: '#1f9d76', segments: '#d9772b', fused: '#c2405f' };
 const FINALS = 100;
 const colour = name => COLOURS[name] || '#778899';
 const words = row => row.strategy + ' ' +

@@ -11,8 +11,8 @@ namespace kda {
 
 constexpr float strongest_anchor = -120.0F;  // log2 decay whose inverse operands can hold
 
-// Raw g of this thread's two channels, of a half's tokens in two parts: begin() before each, then by
-// number in the half and in the chunk.
+// Raw g of this thread's two channels, of a half's tokens in two parts: begin() before each, then
+// by number in the half and in the chunk.
 struct TileGate {  // from a tile
   const char* channel;
 
@@ -121,7 +121,10 @@ struct Decays : Group {
     either<RawGate::at_end, PassingGate, HeldGate> gate(RawGate::at(shared, half, channel));
     const step::LogDecay<shape> x(coming.rate(), coming.bias[0], lower_bound);
     const step::LogDecay<shape> y(coming.rate(), coming.bias[1], lower_bound);
+    // clang-format would take these brackets for comparisons.
+    // clang-format off
     return accumulate<RawGate::at_end ? 1 : 2>(gate, x, y, half, channel, rows);
+    // clang-format on
   }
 
   // The same of the decays before and after the middles.

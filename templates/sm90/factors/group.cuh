@@ -147,8 +147,9 @@ struct Group {
   int warp = __shfl_sync(0xffffffffU, thread / 32, 0);  // known uniform
   int group = number();
 
-  // Lane coordinates.  Of a block that also walks they follow from `thread`, which it finds anew from
-  // time to time (sm90/fused/make.cuh); else from the special register, which makes h8 3% faster.
+  // Lane coordinates.  Of a block that also walks they follow from `thread`, which it finds anew
+  // from time to time (sm90/fused/make.cuh); else from the special register, which makes h8 3%
+  // faster.
   KDA_DEVICE tile::Lane lane() const {
     return tune.beside != 0 ? tile::Lane(static_cast<u32>(thread)) : tile::Lane();
   }
