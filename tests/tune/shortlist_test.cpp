@@ -42,7 +42,7 @@ TEST_CASE("a shortlist has the default, some of every strategy, nobody twice", "
   for (const tune::Listed* each : all) ++every[each->candidate.strategy];
   for (const tune::Listed* each : crowd) ++strategies[each->candidate.strategy];
   CHECK(strategies.size() == every.size());
-  for (const auto& [name, count] : strategies) CHECK(count >= 12);
+  for (const auto& [name, count] : strategies) CHECK(count >= std::min(12, every[name]));
   CHECK(tune::shortlist(all, all.size()).size() == all.size());
 }
 
