@@ -70,8 +70,8 @@ constexpr bool fits(const Shape& shape, int groups) {
          layout(shape, groups).slots >= 2;
 }
 
-// Parts that are cut: the state after a part's first chunks, on its way from the pair
-// that has made them to the one that goes on.  A slot a pair, by the one that takes.
+// Parts that are cut: the state after a part's first chunks, on its way from the pair of blocks
+// that has walked them to the one that goes on.  A slot a pair, by the one that takes.
 struct Cuts {
   char* states = nullptr;               // [pairs, blocks] of state_bytes, as the threads hold it
   unsigned long long* ready = nullptr;  // [pairs, blocks, 4 warps] `present` once it is there,

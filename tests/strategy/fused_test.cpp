@@ -40,7 +40,9 @@ std::string chosen(const std::string& words) {
 // waited for a chunk that had been taken two rounds before, by a parity that then never came.
 std::vector<Variant> variants() { return {{"fused", ""}, {"fused", "groups=2"}}; }
 
-// One chunk and its edges, as many as the groups of a pair and more, sequences of none or one.
+// One chunk and its edges, as many as the groups of a pair and more, sequences of none or one.  The
+// bug: groups that never have a chunk loaded the gate's constants of a head that nobody had
+// written.
 std::vector<Trial> lengths() {
   std::vector<Trial> out;
   for (const char* size : {"K=128 V=128 ", "K=64 V=128 ", "K=128 V=256 "})

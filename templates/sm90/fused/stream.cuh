@@ -1,5 +1,6 @@
-// The chunks that a pair of blocks takes: its line of pieces of parts, one after another.  A part
-// is a sequence, a value head and the V columns that a pair walks.
+// The chunks that a pair of blocks takes, numbered as pair.cuh counts them: its line of pieces of
+// parts, one after another.  A part is a sequence, a value head and the V columns that a pair
+// walks.
 #pragma once
 
 #include "abi/fused.h"

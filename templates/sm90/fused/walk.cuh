@@ -1,6 +1,7 @@
 // The warpgroup that walks: the state of 64 V columns through all chunks of the pair's stream.
 //   R = V - Kd S;   O = Qd S + Aq R;   S = diag(decay) S + Ak^T R
-// As sm90/chunk_wgmma/consumer.cuh, but nobody waits for it alone: making factors takes longer.
+// As sm90/chunk_wgmma/consumer.cuh, which is faster where nothing else has the multiprocessor; here
+// making factors takes longer.
 #pragma once
 
 #include "base/slots.cuh"
@@ -57,7 +58,8 @@ class Walk {
            thread_ / 32 * 16;
   }
 
-  // Where a part starts from, to the L2 while the one before is walked: a line's columns at once.
+  // Where a part starts from, to the L2 while the one before is walked; where V columns lie in a
+  // row.
   KDA_DEVICE void prefetch_state(const Part& part) const {
     const Slots<shape> slots(args_.out, part.n);
     if (!shape.state_value_first || slots.padding || !slots.has_start()) return;
