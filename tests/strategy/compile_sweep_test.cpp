@@ -244,11 +244,13 @@ TEST_CASE("forced tunings compile", "[strategy][compile]") {
     INFO(strategy->name);
     REQUIRE_FALSE(taken.empty());
     std::vector<Factor> factors{Factor(taken.size())};  // the first stands for taken
+    std::size_t all = taken.size();
     for (const tunable::Row& tunable : strategy->space()) {
       Factor& factor = factors.emplace_back();
       for (const int value : tunable.values) {
         factor.push_back(tunable.name + "=" + std::to_string(value));
       }
+      all *= factor.size();
     }
     std::set<std::string> met;
     for (const test::Row& row : test::pairwise(factors)) {
@@ -264,7 +266,7 @@ TEST_CASE("forced tunings compile", "[strategy][compile]") {
         break;
       }
     }
-    CHECK(met.size() >= 5);
+    CHECK(met.size() >= std::min<std::size_t>(5, all));
   }
 
   const auto plans = make_each(wanted, cache.path());
