@@ -23,7 +23,7 @@ constexpr int values_at_once = 2;  // chunks of v in shared memory
 // Problems that it serves, of those that groups serve.
 constexpr bool serves(const Shape& shape) {
   return factors::serves(shape) && shape.value_dim % (blocks * columns) == 0 &&
-         !shape.checkpoints && !shape.draft_states && !shape.wy_tensors;
+         !shape.draft_states && !shape.wy_tensors;
 }
 
 // Threads a block: groups, and the warpgroup that walks.

@@ -12,12 +12,19 @@ namespace kda {
 constexpr i64 no_slot = -1;
 
 template <abi::Index type>
+struct index {
+  using storage = i64;
+};
+template <>
+struct index<abi::Index::i32> {
+  using storage = int;
+};
+template <abi::Index type>
+using index_storage = typename index<type>::storage;
+
+template <abi::Index type>
 KDA_DEVICE i64 load_index(const void* data, i64 at) {
-  if constexpr (type == abi::Index::i32) {
-    return static_cast<const int*>(data)[at];
-  } else {
-    return static_cast<const i64*>(data)[at];
-  }
+  return static_cast<const index_storage<type>*>(data)[at];
 }
 
 template <abi::Shape shape>
@@ -98,7 +105,8 @@ template <abi::Shape shape>
 struct Checkpoints {
   const abi::StatePool& pool;
   i64 row = 0;
-  i64 next = no_slot;  // as it lies in the table
+  // As it lies in the table, that nothing waits for it before its turn.
+  index_storage<shape.slot_index_type> next = no_slot;
   int column = 0;
   int every = 0;  // steps
   int until = 0;
@@ -129,7 +137,8 @@ struct Checkpoints {
   KDA_DEVICE void fetch() {
     next = no_slot;
     if (column < pool.checkpoints.columns) {
-      next = Slots<shape>::load(pool.checkpoints.data, row + column);
+      using Stored = index_storage<shape.slot_index_type>;
+      next = static_cast<const Stored*>(pool.checkpoints.data)[row + column];
     }
   }
 };

@@ -1,10 +1,11 @@
-// 16 bytes of global memory that are used once: first to leave the caches.
+// 16 bytes of global memory that are used once.
 #pragma once
 
 #include "base/types.cuh"
 
 namespace kda::ptx {
 
+// First to leave the caches.
 KDA_DEVICE uint4 load_streaming(const void* from) {
   uint4 x;
   asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -19,7 +20,7 @@ KDA_DEVICE void store_streaming(void* to, uint4 x) {
                : "memory");
 }
 
-// 16 bytes that are read once: they take no place in the L1.
+// They take no place in the L1.
 KDA_DEVICE uint4 ld_global_once_u32x4(const void* from) {
   uint4 x;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -51,10 +51,11 @@ struct State {
   // from, to: this head's; `value0` is the warp's first V column.
   KDA_DEVICE void load(const Storage* from, int value0) {
     clear();
-    visit(value0, [&](float& x, u32 index) { x = kda::load<shape.state_type>(from, index); });
+    visit(from, value0,
+          [](float& x, const Storage* at) { x = kda::load<shape.state_type>(at, 0); });
   }
   KDA_DEVICE void store(Storage* to, int value0) {
-    visit(value0, [&](float& x, u32 index) { kda::store<shape.state_type>(to, index, x); });
+    visit(to, value0, [](float x, Storage* at) { kda::store<shape.state_type>(at, 0, x); });
   }
 
   // The same, the two channels that a thread holds side by side at once where memory has them so:
@@ -65,8 +66,8 @@ struct State {
       return;
     }
     clear();
-    visit_pairs(value0, [&](float* x, u32 index) {
-      const float2 pair = load_pair<shape.state_type>(from, index);
+    visit_pairs(from, value0, [](float* x, const Storage* at) {
+      const float2 pair = load_pair<shape.state_type>(at, 0);
       x[0] = pair.x;
       x[1] = pair.y;
     });
@@ -76,35 +77,38 @@ struct State {
       store(to, value0);
       return;
     }
-    visit_pairs(value0, [&](const float* x, u32 index) {
+    visit_pairs(to, value0, [](const float* x, Storage* at) {
       if constexpr (shape.state_type == abi::DType::f32) {
-        ptx::st_global_f32x2(to + index, x[0], x[1]);
+        ptx::st_global_f32x2(at, x[0], x[1]);
       } else {
-        store_pair<shape.state_type>(to, index, x[0], x[1]);
+        store_pair<shape.state_type>(at, 0, x[0], x[1]);
       }
     });
   }
 
  private:
   // Calls visit(x, first) for every row of V that exists: x(k), its two registers of channels
-  // 8 k + 2 lane.t and the next; first, the index of channel 2 lane.t within the head's state.
-  template <class Visit>
-  KDA_DEVICE void visit_rows(int value0, const Visit& visit) {
+  // 8 k + 2 lane.t and the next; first, channel 2 lane.t's place.  All places are constants away
+  // from one: a store waits for others before its address' register may change.
+  template <class At, class Visit>
+  KDA_DEVICE void visit_rows(At* head, int value0, const Visit& visit) {
     const tile::Lane lane;
+    At* const own = head + index_of(2 * lane.t, value0 + lane.g);
+    constexpr bool all_or_none = shape.value_dim % (16 * tiles) == 0;
+    if (all_or_none && value0 >= shape.value_dim) return;
 #pragma unroll
     for (int row = 0; row < 2 * tiles; ++row) {
-      const int value = value0 + row * 8 + lane.g;
-      if (value < shape.value_dim) {
-        visit([&](int k) { return &s[row / 2][k][row % 2 * 2]; }, index_of(2 * lane.t, value));
+      if (all_or_none || value0 + row * 8 + lane.g < shape.value_dim) {
+        visit([&](int k) { return &s[row / 2][k][row % 2 * 2]; }, own + index_of(0, row * 8));
       }
     }
   }
 
-  // visit(register, index) for every element that exists.
-  template <class Visit>
-  KDA_DEVICE void visit(int value0, const Visit& visit) {
+  // visit(register, place) for every element that exists.
+  template <class At, class Visit>
+  KDA_DEVICE void visit(At* head, int value0, const Visit& visit) {
     const u32 own = 2 * tile::Lane().t;
-    visit_rows(value0, [&](const auto& x, u32 first) {
+    visit_rows(head, value0, [&](const auto& x, At* first) {
 #pragma unroll
       for (int k = 0; k < key_tiles; ++k) {
 #pragma unroll
@@ -121,11 +125,11 @@ struct State {
     return beside && reinterpret_cast<u64>(data) % (2 * sizeof(Storage)) == 0;
   }
 
-  // visit(first of two registers, index) for every pair of channels of a [V, K] that exists.
-  template <class Visit>
-  KDA_DEVICE void visit_pairs(int value0, const Visit& visit) {
+  // visit(first of two registers, place) for every pair of channels of a [V, K] that exists.
+  template <class At, class Visit>
+  KDA_DEVICE void visit_pairs(At* head, int value0, const Visit& visit) {
     const u32 own = 2 * tile::Lane().t;
-    visit_rows(value0, [&](const auto& x, u32 first) {
+    visit_rows(head, value0, [&](const auto& x, At* first) {
 #pragma unroll
       for (int k = 0; k < key_tiles; ++k) {
         if (k * 8 + own < shape.key_dim) visit(x(k), first + k * 8);

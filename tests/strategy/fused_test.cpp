@@ -154,6 +154,34 @@ std::vector<PoolTrial> pools() {
   return out;
 }
 
+// None to 15 of a sequence, the last ones without a column, lengths that end with one and a token
+// before; of dense runs, and of the last two packs, in parts that are cut.
+std::vector<PoolTrial> checkpoints() {
+  std::vector<PoolTrial> out;
+  const auto add = [&](const std::string& words, const std::vector<std::int64_t>& lengths) {
+    PoolTrial one;
+    one.trial = trial("pool=1 " + words, lengths);
+    one.slots = make_slots({.sequences = static_cast<int>(lengths.size()),
+                            .checkpoint_columns = 12,
+                            .prefixes = one.trial.problem.initial_state,
+                            .seed = out.size()});
+    one.gap = out.size() % 2 == 1 ? 5 : 0;  // no state is aligned to more than its elements
+    out.push_back(one);
+  };
+  for (const char* words :
+       {"K=128 V=128 ", "K=128 V=256 layout=key_first ", "K=64 V=128 state=bf16 slots=i64 "})
+    for (const char* every : {"checkpoint=64 ", "checkpoint=96 ", "checkpoint=192 "}) {
+      const std::string all = std::string(words) + every;
+      add(all + "varlen=1", {1000, 1, 64, 300, 0, 31, 320, 33, 191, 192, 193, 640, 96});
+      add(all + "H=1 HV=5", std::vector<std::int64_t>(14, 333));
+    }
+  add("K=128 V=128 HV=8 varlen=1 checkpoint=64",
+      {300, 0, 33, 700, 1, 64, 257, 320, 0, 160, 31, 0, 448, 90});
+  add("K=128 V=128 HV=8 varlen=1 checkpoint=64 h0=0",
+      {0, 0, 200, 200, 200, 200, 200, 200, 200, 200, 200, 0});
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("fused launches a pair of blocks a part, no more than the device has", "[strategy]") {
@@ -195,16 +223,18 @@ TEST_CASE("fused refuses what it does not serve, naming it", "[strategy]") {
     CHECK_THAT(status.message(), contains("strategy fused: "));
     CHECK_THAT(status.message(), contains(part));
   };
-  for (const char* words :
-       {"H=64 qkv=f16", "H=64 K=96", "H=64 V=64", "H=64 V=192", "H=64 l2norm=0",
-        "H=64 neg_eigval=1", "H=64 wy=32", "H=64 pool=1 h0=1 ht=1 checkpoint=64"}) {
+  for (const char* words : {"H=64 qkv=f16", "H=64 K=96", "H=64 V=64", "H=64 V=192", "H=64 l2norm=0",
+                            "H=64 neg_eigval=1", "H=64 wy=32"}) {
     INFO(words);
     refused(fused.applicable(problem_in_words(words), h200()), "chunk_wgmma serves more");
   }
+  refused(fused.applicable(problem_in_words("H=64 pool=1 ht=1 checkpoint=80"), h200()),
+          "checkpoint_tokens=80 is not a multiple of chunk=32");
   refused(fused.applicable(problem_in_words("H=64"), *device::parse("sm_89")), "needs sm_90");
   refused(compose_with(problem_in_words("T=65536 H=32768 N=65536 varlen=1")).status(),
           "2147483648 parts");
   CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1"), h200()));
+  CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1 checkpoint=96"), h200()));
 }
 
 TEST_CASE("fused is for parts that fill the device", "[strategy]") {
@@ -222,8 +252,24 @@ TEST_CASE("fused is for parts that fill the device", "[strategy]") {
   }
 }
 
+TEST_CASE("fused leaves many checkpoints, by two groups where they are dense", "[strategy]") {
+  const auto tuning = [](const std::string& words) {
+    return tunable::to_text(fused.defaults(problem_in_words(words), h200()));
+  };
+  const std::string pool = "T=8192 pool=1 h0=1 ht=1 ";
+  CHECK(tuning(pool + "H=64") == "groups=3");
+  CHECK(tuning(pool + "H=64 checkpoint=64") == "groups=2");
+  CHECK(tuning(pool + "H=64 checkpoint=128") == "groups=3");
+  for (const char* words : {"H=64", "H=96", "H=64 N=8", "H=16 HV=64"})
+    for (const char* every : {" checkpoint=64", " checkpoint=512"}) {
+      INFO(words << every);
+      CHECK(chosen(pool + words + every) == "fused");
+    }
+}
+
 TEST_CASE("fused composes where it serves", "[strategy]") {
-  for (const auto& trials : {lengths(), many_parts(), gates(), places(), plain(pools())}) {
+  for (const auto& trials :
+       {lengths(), many_parts(), gates(), places(), plain(pools()), plain(checkpoints())}) {
     const Tally tally = compose_only("fused", trials, "sm_90a", variants());
     CHECK(tally.failed == 0);
     CHECK(tally.refused == 0);
@@ -254,6 +300,16 @@ TEST_CASE("fused on state pools", "[gpu][fused]") {
   const Tally tally = sweep_pools("fused pools", pools(), variants());
   CHECK(tally.failed == 0);
   CHECK(tally.passed > 0);
+}
+
+TEST_CASE("fused leaves checkpoints", "[gpu][fused]") {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  const Tally tally = sweep_pools("fused checkpoints", checkpoints(), variants());
+  CHECK(tally.failed == 0);
+  CHECK(tally.refused == 0);
 }
 
 // A run finds its flags as the one before has left them, or as the plan of another left the memory.

@@ -9,7 +9,6 @@ namespace kda {
 
 struct Stagger {
   static constexpr u32 both = 2 * abi::factors::threads;
-  static constexpr int barriers_end = 2 * tune.groups;  // past those and Group's own
 
   static KDA_DEVICE void wait() {
     if (Group::number() > 0) ptx::barrier_wait(barrier(Group::number()), both);

@@ -42,7 +42,7 @@ struct Maker : Factors {
   // What follows from the thread is found anew from here on: no register is left to hold it.
   KDA_DEVICE void forget() { asm volatile("" : "+r"(thread)); }
 
-  KDA_DEVICE void begin(const Pair& pair, const abi::Inputs& in, const Line& line) {
+  KDA_DEVICE void begin(const abi::Inputs& in, const Line& line) {
     if (warp == 0) {
       const int first = abi::fused::blocks * group + static_cast<int>(Pair::rank());
       Stream::begin(memory.stream, in, line, first, memory.places[0]);
@@ -100,7 +100,7 @@ struct Maker : Factors {
 // A thread of a group; `shared` is the block's memory.
 KDA_DEVICE void make(char* shared, const Pair& pair, const abi::Inputs& in, const Line& line) {
   Maker maker(shared, Group::number());
-  maker.begin(pair, in, line);
+  maker.begin(in, line);
   u32 round = 0;
   Incoming raw;
   maker.load(raw, in, maker.memory.places[0]);

@@ -57,6 +57,10 @@ class Rows {
     tile_ ^= 1;
   }
 
+  // Whether the chunk before had all its tokens, after next().
+  KDA_DEVICE bool was_whole() const { return left_ >= 0; }
+  // As begin() was told.
+  KDA_DEVICE bool padding() const { return padding_; }
   // The last chunk's o, after next().
   KDA_DEVICE void end() { store(); }
 

@@ -8,6 +8,7 @@
 #include "ptx/flag.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
 #include "sm90/fused/cut.cuh"
+#include "sm90/fused/keep.cuh"
 #include "sm90/fused/pair.cuh"
 #include "sm90/fused/rows.cuh"
 #include "sm90/fused/stream.cuh"
@@ -52,9 +53,8 @@ class Walk {
 
  private:
   // The warp's first V column of a part.
-  KDA_DEVICE int value0(const Part& part) const {
-    return (part.shard * abi::fused::blocks + static_cast<int>(Pair::rank())) *
-               abi::fused::columns +
+  KDA_DEVICE int value0(int shard) const {
+    return (shard * abi::fused::blocks + static_cast<int>(Pair::rank())) * abi::fused::columns +
            thread_ / 32 * 16;
   }
 
@@ -66,7 +66,7 @@ class Walk {
     constexpr int columns = 16;  // a warp's, each K elements
     constexpr int bytes = columns * shape.key_dim * sizeof(storage<shape.state_type>);
     const auto* from = reinterpret_cast<const char*>(slots.start(args_.out, args_.in, part.head) +
-                                                     value0(part) * shape.key_dim);
+                                                     value0(part.shard) * shape.key_dim);
 #pragma unroll
     for (int at = 0; at < bytes; at += 32 * 128) {
       const int own = at + thread_ % 32 * 128;
@@ -87,29 +87,47 @@ class Walk {
     if (!piece.begins) {
       Cut{args_.cuts, Line::pair(), thread_}.take(state_);
     } else if (!padding && slots.has_start()) {
-      state_.load_paired(slots.start(args_.out, in, part.head), value0(part));
+      state_.load_paired(slots.start(args_.out, in, part.head), value0(part.shard));
     } else {
       state_.clear();
     }
     forget();
-    // All that is held over the chunks: the part; below 0, it goes on in the next pair.
-    const int after = piece.ends ? piece.part : -1;
+    // All that is held over the chunks: the part, in two words.
+    const int own = part.head * shards + part.shard;
+    const int n = piece.ends ? part.n : ~part.n;  // below 0: it goes on in the next pair
+    keep_.begin(args_.out.pool, part.n, piece.first);
 #pragma unroll 1
     for (int left = piece.chunks; left > 0; --left) {
       turn(left < piece.chunks);
       if (maker_ == 1) at_.next();
       maker_ ^= 1;
+      if (shape.checkpoints && (left > 1 || rows_.was_whole()) && keep_.is_due()) {
+        keep(n < 0 ? ~n : n, own);
+      }
     }
     if (piece.chunks > 0) rows_.end();
     forget();
-    if (after < 0) {
+    if (n < 0) {
       Cut{args_.cuts, Line::pair() + 1, thread_}.give(state_);
     } else if constexpr (shape.final_state) {
-      const Part ended(in, after);
-      const Slots<shape> own(args_.out, ended.n);
-      if (shape.state_pool && own.padding) return;
-      state_.store_paired(Slots<shape>::at(args_.out, in, own.own, ended.head), value0(ended));
+      const Slots<shape> last(args_.out, n);
+      if (shape.state_pool && last.padding) return;
+      leave(last.own, own);
     }
+  }
+
+  // The state to a slot, as that of a head and shard.
+  KDA_DEVICE void leave(i64 slot, int own) {
+    auto* to = Slots<shape>::at(args_.out, args_.in, slot, own / shards);
+    state_.store_paired(to, value0(own % shards));
+  }
+
+  // To the checkpoint that is due, if it has a slot.
+  KDA_DEVICE void keep(int n, int own) {
+    forget();
+    const i64 slot = keep_.slot(args_.out.pool);
+    if (slot != no_slot && !rows_.padding()) leave(slot, own);
+    keep_.next(args_.out.pool, n);  // last, that its load finds a register where it stays
   }
 
   KDA_DEVICE void turn(bool had_one) {
@@ -188,6 +206,7 @@ class Walk {
   Turn at_;        // of the next chunk
   u32 maker_ = 0;  // its block
   Rows rows_;
+  Keep keep_;
   State state_;
 };
 
