@@ -189,12 +189,17 @@ constexpr double kBriefChunks = 4;
 constexpr int kBriefStages = 3;
 
 // Both stages at once: a block has its multiprocessor to itself, and its copies take long while the
-// others prepare.  H = 16 takes 157, 147, 140 us with rings of four, five, six.
+// others prepare.  H = 16 takes 145, 135, 130, 126 us with rings of four to seven.  With
+// checkpoints as deep a ring as leaves two of them room (one every 64 tokens: 190 and 183 us with
+// rings of four and five; of six with one 239).
 Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups) {
   tuning.stages_at_once = 2;
   tuning.warpgroups = warpgroups;
-  if (!abi::chunk_wgmma::copies_checkpoints(shape)) tuning.load_stages = 7;
-  while (abi::chunk_wgmma::chain_shared_bytes(shape, tuning) > abi::chunk_wgmma::shared_limit) {
+  tuning.load_stages = 7;
+  const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
+  while (abi::chunk_wgmma::chain_shared_bytes(shape, tuning) > abi::chunk_wgmma::shared_limit ||
+         (copies && tuning.load_stages > 1 &&
+          abi::chunk_wgmma::checkpoint_buffers(shape, tuning) < 2)) {
     --tuning.load_stages;
   }
   return tuning;
@@ -205,9 +210,8 @@ Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups) {
 // stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
 // faster; two warpgroups there leave more multiprocessors to prepare (H = 32: 225 us for 245).  How
 // few of a pack's sequences are long is not known: beside a stage of short ones one warpgroup a
-// block.  One with checkpoints, too, and a ring of four, so that two of those find room (H = 16
-// with one every 64 tokens 217 us; a ring of five 236, of six with one 293; H = 64 583, two
-// warpgroups 621).
+// block.  One with checkpoints, too, and one stage after the other a ring of four (H = 64 583 us,
+// two warpgroups 621).
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
@@ -242,8 +246,8 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   }
   if (is_mixed(problem)) {
     Tuning apart_at_once = at_once_of(shape, base, 1);
-    // Blocks of the short stage find room beside a ring of six.
-    apart_at_once.load_stages = std::min(apart_at_once.load_stages, 6);
+    // Blocks of the short stage find room beside a ring of six, or of four with checkpoints.
+    apart_at_once.load_stages = std::min(apart_at_once.load_stages, copies ? 4 : 6);
     apart_at_once.short_tokens = kShortTokens;
     if (fits_beside(problem, device, apart_at_once) &&
         microseconds(problem, device, apart_at_once) < microseconds(problem, device, apart)) {

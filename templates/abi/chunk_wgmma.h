@@ -77,17 +77,26 @@ constexpr int ring_bytes(const Shape& shape, const Tuning& tuning, bool outputs 
 // Shared memory that a block can have on sm_90.
 constexpr int shared_limit = 227 * 1024;
 
+// Where a chain's checkpoints lie in its shared memory: past the ring and a pair of barriers each,
+// at a whole line, as a bulk copy that begins amid a sector takes much longer.
+constexpr int checkpoints_from(const Shape& shape, const Tuning& tuning, int buffers,
+                               bool outputs = true) {
+  return (ring_bytes(shape, tuning, outputs) + 16 * buffers + 127) / 128 * 128;
+}
+
 // Checkpoints in shared memory at once: two, so that one can be left while another is copied out,
 // where the ring leaves them room.
 constexpr int checkpoint_buffers(const Shape& shape, const Tuning& tuning) {
-  const int two = 2 * (16 + checkpoint_bytes(shape, tuning));
-  return ring_bytes(shape, tuning) + two <= shared_limit ? 2 : 1;
+  const int two = checkpoints_from(shape, tuning, 2) + 2 * checkpoint_bytes(shape, tuning);
+  return two <= shared_limit ? 2 : 1;
 }
 
-// Dynamic shared memory of a chain: the ring, then a pair of barriers a checkpoint, then those.
+// Dynamic shared memory of a chain.
 constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool outputs = true) {
-  const int kept = copies_checkpoints(shape) ? 16 + checkpoint_bytes(shape, tuning) : 0;
-  return ring_bytes(shape, tuning, outputs) + checkpoint_buffers(shape, tuning) * kept;
+  if (!copies_checkpoints(shape)) return ring_bytes(shape, tuning, outputs);
+  const int buffers = checkpoint_buffers(shape, tuning);
+  return checkpoints_from(shape, tuning, buffers, outputs) +
+         buffers * checkpoint_bytes(shape, tuning);
 }
 
 // Blocks of a chain that a multiprocessor holds at once.  Two have room where their rings are short

@@ -94,22 +94,28 @@ TEST_CASE("a chain's shared memory holds its checkpoints", "[strategy]") {
     return recipe->stages.at(1).shared_bytes;
   };
   const std::string none = kPool + "H=16 ", kept = kKept + "H=16 ";
-  CHECK(bytes(kept, {}) == bytes(none, {}) + 2 * (16 + 64 * 128 * 4));
-  CHECK(bytes(kept, {.load_stages = 6}) == bytes(none, {.load_stages = 6}) + 16 + 64 * 128 * 4);
-  CHECK(bytes(kept, {.warpgroups = 2}) == bytes(none, {.warpgroups = 2}) + 16 + 128 * 128 * 4);
-  CHECK(bytes(kept + "state=bf16 K=64", {}) ==
-        bytes(none + "state=bf16 K=64", {}) + 2 * (16 + 64 * 64 * 2));
+  // The bug: they began amid a sector wherever the barriers before them ended, and copies out of
+  // there took so long that a ring of five was slower than one of four (222 us for 190).
+  const auto whole_lines = [](std::size_t ring) { return (ring + 127) / 128 * 128; };
+  const auto check = [&](const std::string& more, const Tuning& tuning, int count, int each) {
+    CHECK(bytes(kept + more, tuning) ==
+          whole_lines(bytes(none + more, tuning) + 16 * count) + count * each);
+  };
+  check("", {}, 2, 64 * 128 * 4);
+  check("", {.load_stages = 5}, 2, 64 * 128 * 4);
+  check("", {.load_stages = 6}, 1, 64 * 128 * 4);
+  check("", {.warpgroups = 2}, 1, 128 * 128 * 4);
+  check("state=bf16 K=64", {}, 2, 64 * 64 * 2);
   // From registers, without a copy.
   CHECK(bytes(kept + "layout=key_first", {}) == bytes(none, {}));
 }
 
 TEST_CASE("the default ring leaves room for two checkpoints", "[strategy]") {
   const std::string kept = kKept + "H=16 ";
-  for (const char* more : {"", "state=bf16", "K=64 V=64"}) {
-    INFO(more);
-    CHECK_THAT(default_tuning(kept + more),
-               contains("warpgroups=1 load_stages=4 stages_at_once=2"));
-  }
+  const auto ring = [&](const std::string& more) { return default_tuning(kept + more); };
+  CHECK_THAT(ring(""), contains("warpgroups=1 load_stages=5 stages_at_once=2"));
+  CHECK_THAT(ring("state=bf16"), contains("warpgroups=1 load_stages=6 stages_at_once=2"));
+  CHECK_THAT(ring("K=64 V=64"), contains("warpgroups=1 load_stages=7 stages_at_once=2"));
   CHECK_THAT(default_tuning(kept + "mixed=1 varlen=1 N=100"),
              contains("load_stages=4 stages_at_once=2 short_tokens=8"));
   CHECK_THAT(default_tuning(kKept + "H=128"),

@@ -3,6 +3,7 @@ replayed, or, of one that a graph does not suit, calls that are enqueued while t
 
 from __future__ import annotations
 
+import gc
 import statistics
 from typing import Callable
 
@@ -99,6 +100,7 @@ def summary(values: list[float]) -> dict:
 
 def allocated(call: Call) -> int:
     """Most bytes that PyTorch's allocator held at once for one call, what it returned included."""
+    gc.collect()  # else cycles of before, which hold tensors, may go while the call is watched
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()

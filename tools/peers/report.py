@@ -97,15 +97,17 @@ def _errors(rows: list[dict], peers: list[str]) -> str:
 
 
 def _memory(rows: list[dict], peers: list[str]) -> str:
-    seen: dict[str, dict] = {}
+    """The most of a case's regimes, for which all contenders allocate alike."""
+    names = ["ours", *peers]
+    most: dict[str, dict[str, float]] = {}
     for row in rows:
-        seen.setdefault(row["case"], row)
-    columns = [("case", 0)] + [(f"{name} MiB", 1) for name in ["ours", *peers]]
-    lines = []
-    for name, row in seen.items():
-        found = [row["contenders"].get(who, {}).get("workspace_bytes") for who in ["ours", *peers]]
-        lines.append([name] + [None if size is None else size / 2**20 for size in found])
-    return _table(columns, lines)
+        of_case = most.setdefault(row["case"], {})
+        for name in names:
+            size = row["contenders"].get(name, {}).get("workspace_bytes")
+            if size is not None:
+                of_case[name] = max(of_case.get(name, 0.0), size / 2**20)
+    columns = [("case", 0)] + [(f"{name} MiB", 1) for name in names]
+    return _table(columns, [[case, *map(of.get, names)] for case, of in most.items()])
 
 
 def markdown(document: dict) -> str:

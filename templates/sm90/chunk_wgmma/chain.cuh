@@ -54,6 +54,9 @@ struct Chain {
   static constexpr bool copies_checkpoints = abi::chunk_wgmma::copies_checkpoints(shape);
   static constexpr int checkpoint_buffers = abi::chunk_wgmma::checkpoint_buffers(shape, tune);
   static constexpr int checkpoint_bytes = abi::chunk_wgmma::checkpoint_bytes(shape, tune);
+  static constexpr int checkpoints_from =  // bytes past the ring
+      abi::chunk_wgmma::checkpoints_from(shape, tune, checkpoint_buffers, outputs) -
+      abi::chunk_wgmma::ring_bytes(shape, tune, outputs);
   static constexpr bool beside = tune.stages_at_once > 1;
   static constexpr bool leaves_short = tune.short_tokens > 1;  // to a stage of their own
   static constexpr bool writes_twice = abi::chunk::writes_twice(shape);

@@ -77,7 +77,7 @@ struct CheckpointBuffers {
   KDA_DEVICE u32 full(u32 number) const { return barriers + index(number) * 8; }
   KDA_DEVICE u32 empty(u32 number) const { return barriers + (count + index(number)) * 8; }
   KDA_DEVICE u32 data(u32 number) const {
-    return barriers + count * 16 + index(number) * Chain::checkpoint_bytes;
+    return barriers + Chain::checkpoints_from + index(number) * Chain::checkpoint_bytes;
   }
   // Until the consumers have left it there.
   KDA_DEVICE void wait_full(u32 number) const { ptx::mbarrier_wait(full(number), round(number)); }

@@ -63,6 +63,8 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
       for (auto& unit : v) unit[0] = unit[1] = unit[2] = unit[3] = 0;
     }
   };
+  u32 number = 0;                                       // of the last checkpoint
+  int until = args.out.pool.checkpoint_tokens / chunk;  // chunks to the next one
   Scale s_scale;
   // What stands before a chunk's products.  Where a turn of the loop ends with it, ptxas leaves all
   // of it there; else it puts half of the decay between the first two products.
@@ -121,12 +123,7 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     }
     ptx::wgmma_commit();
 
-    // Under these: a division, and what the next chunk begins with.
-    u32 number = 0;
-    if constexpr (Chain::copies_checkpoints) {
-      number = checkpoint_at<Chain>(args.out.pool, task, left - 1, rows_at_end);
-      asm volatile("" : "+r"(number));
-    }
+    // Under these: what the next chunk begins with.
     // Where o will lie, in a register of its own: a store waits for loads whose address it takes.
     u32 o_rows = data + slot.v + own;
     asm volatile("" : "+r"(o_rows));
@@ -143,7 +140,10 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     ring.release(done);
     if (!goes) return left - 1;
     if constexpr (Chain::copies_checkpoints) {
-      if (number != 0) CheckpointBuffers<Chain>(ring).leave(state, number);
+      if (--until == 0 && (more || rows_at_end == chunk)) {
+        CheckpointBuffers<Chain>(ring).leave(state, ++number);
+        until = args.out.pool.checkpoint_tokens / chunk;
+      }
     } else if constexpr (Chain::shape.checkpoints) {
       const i64 kept = checkpoints.next(left - 1);
       if (kept != no_slot) {
