@@ -41,10 +41,7 @@ TEST_CASE("the cases of peers.md, by each strategy", "[gpu]") {
 }
 
 TEST_CASE("a refused run has enqueued nothing", "[gpu]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Trial one = complete(trial("K=128 V=128 varlen=1", {100, 50}));
   const Gpu gpu;
   Truth truth(one);
@@ -89,10 +86,7 @@ TEST_CASE("a refused run has enqueued nothing", "[gpu]") {
 }
 
 TEST_CASE("a plan for a named device refuses to run", "[gpu]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Trial one = complete(trial("", {40}));
   Options options;
   options.target = "sm_90a";
@@ -106,10 +100,7 @@ TEST_CASE("a plan for a named device refuses to run", "[gpu]") {
 }
 
 TEST_CASE("plans outlive the context they were made with or without", "[gpu]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Trial one = complete(trial("", {40}));
   const auto make = [&] {
     Result<Plan> plan = Plan::make(one.problem);

@@ -293,31 +293,16 @@ TEST_CASE("fused in odd places", "[gpu][fused]") {
 }
 
 TEST_CASE("fused on state pools", "[gpu][fused]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
-  const Tally tally = sweep_pools("fused pools", pools(), variants());
-  CHECK(tally.failed == 0);
-  CHECK(tally.passed > 0);
+  check_pools_on_device("fused pools", pools(), variants());
 }
 
 TEST_CASE("fused leaves checkpoints", "[gpu][fused]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
-  const Tally tally = sweep_pools("fused checkpoints", checkpoints(), variants());
-  CHECK(tally.failed == 0);
-  CHECK(tally.refused == 0);
+  check_pools_on_device("fused checkpoints", checkpoints(), variants());
 }
 
 // A run finds its flags as the one before has left them, or as the plan of another left the memory.
 TEST_CASE("fused cuts the same in every run of a plan", "[gpu][fused]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Gpu gpu;
   const Trial one = complete(trial("K=128 V=128 H=1 HV=5", std::vector<std::int64_t>(14, 400)));
   Truth truth(one);

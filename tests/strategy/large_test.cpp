@@ -168,10 +168,7 @@ reference::Tensors two_heads(const reference::Tensors& all, const int (&heads)[2
 }  // namespace
 
 TEST_CASE("strides past 32 bits", "[gpu]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Gpu gpu;
   if (const std::string reason = why_not(gpu, std::size_t{12} << 30); !reason.empty()) {
     WARN("skipped: " << reason);
@@ -201,10 +198,7 @@ TEST_CASE("strides past 32 bits", "[gpu]") {
 }
 
 TEST_CASE("more than 2^31 elements in one run", "[gpu]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Gpu gpu;
   if (const std::string reason = why_not(gpu, std::size_t{24} << 30); !reason.empty()) {
     WARN("skipped: " << reason);

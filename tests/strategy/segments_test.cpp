@@ -282,10 +282,7 @@ TEST_CASE("cut sequences in odd places", "[gpu][segments]") {
 // Where T has decayed to nothing, what tokens see of a state that is not finite is 0 times it, and
 // not 0.
 TEST_CASE("an infinite state stays so past the end of T", "[gpu][segments]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Gpu gpu;
   for (const char* type : kServed) {
     InputSpec spec;
@@ -319,10 +316,7 @@ TEST_CASE("an infinite state stays so past the end of T", "[gpu][segments]") {
 }
 
 TEST_CASE("however many segments, the error stays what it was", "[gpu][segments]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Gpu gpu;
   for (const char* type : kServed)
     for (const GatePattern gate : {GatePattern::weak, GatePattern::mixed, GatePattern::strong}) {

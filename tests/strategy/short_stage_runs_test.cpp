@@ -103,12 +103,6 @@ std::vector<PoolTrial> pools() {
   return out;
 }
 
-bool on_device() {
-  const std::string reason = why_no_gpu();
-  if (!reason.empty()) WARN("skipped: " << reason);
-  return reason.empty();
-}
-
 Plan plan_of(const Problem& problem, const Options& options) {
   auto plan = Plan::make(problem, options);
   INFO(plan.status().message());

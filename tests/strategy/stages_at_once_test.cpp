@@ -169,12 +169,6 @@ Runs make_runs(bool packed) {
   return {std::move(trials), *std::move(plan)};
 }
 
-bool on_device() {
-  const std::string reason = why_no_gpu();
-  if (!reason.empty()) WARN("skipped: " << reason);
-  return reason.empty();
-}
-
 }  // namespace
 
 TEST_CASE("prepare beside takes the multiprocessors that the recurrence leaves", "[strategy]") {
@@ -360,10 +354,7 @@ TEST_CASE("stages at once in odd places", "[gpu][beside]") {
 }
 
 TEST_CASE("stages at once from and to pools", "[gpu][beside]") {
-  if (!on_device()) return;
-  const Tally tally = sweep_pools("beside pools", pools(), variants());
-  CHECK(tally.failed == 0);
-  CHECK(tally.refused == 0);
+  check_pools_on_device("beside pools", pools(), variants());
 }
 
 // Every block lowered a share of all flags once its own first rows had come: those of a block with

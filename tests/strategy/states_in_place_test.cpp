@@ -41,11 +41,7 @@ std::vector<Chained> chained() {
 }  // namespace
 
 TEST_CASE("states in place go from run to run without a wait between", "[gpu][in_place]") {
-  const std::string reason = why_no_gpu();
-  if (!reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Gpu gpu;
   const launch::Driver& driver = gpu.driver();
   for (const Chained& one : chained()) {

@@ -83,10 +83,7 @@ void check(const Gpu& gpu, const Trial& trial, const std::string& strategy) {
 }  // namespace
 
 TEST_CASE("w and u are right from every strategy of chunks", "[strategy][gpu]") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return;
-  }
+  if (!on_device()) return;
   const Gpu gpu;
   for (const char* type : kTypes) {
     for (const char* words :
