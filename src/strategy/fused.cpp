@@ -120,8 +120,8 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 }
 
 // A pair's parts: chunk by chunk, and a state in and out for each (measured on an H200: 64 heads of
-// 8192 tokens take 385 us, of 8 x 1024 409). Where that leaves some pair with far more than others
-// parts are cut, and a chunk takes longer (96 heads: 590 us, uncut 733; sm90/fused/stream.cuh).
+// 8192 tokens take 372 us, of 8 x 1024 417). Where that leaves some pair with far more than others
+// parts are cut, and a chunk takes longer (96 heads: 555 us, uncut 733; sm90/fused/stream.cuh).
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);

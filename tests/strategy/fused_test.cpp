@@ -7,17 +7,17 @@
 
 #include "abi/fused.h"
 #include "plan/choose.hpp"
+#include "plan/plan.hpp"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
+#include "support/scratch.hpp"
 #include "support/trials.hpp"
 #include "support/words.hpp"
 
 using namespace kda;
 using namespace kda::test;
-using reference::GatePattern;
-using reference::InputSpec;
 using strategy::fused;
 
 namespace {
@@ -92,23 +92,13 @@ std::vector<Trial> many_parts() {
   return out;
 }
 
-// Each of the three ways to build scores (sm90/factors), and groups of a pair on different ones.
+// Groups of a pair on different ways to build scores, too.
 std::vector<Trial> gates() {
   std::vector<Trial> out;
-  const auto add = [&](GatePattern gate, double value, double other) {
-    InputSpec spec;
-    spec.gate = gate;
-    spec.gate_value = value;
-    spec.gate_other = other;
+  for (const reference::InputSpec& spec : gates_of_every_way())
     for (const char* type : {"g=f32 ", "g=bf16 "})
       out.push_back(
           trial(std::string(type) + "beta=f32 gate=log_decay K=128 V=128", {500, 500, 500}, spec));
-  };
-  for (const double value : {0.0, -0.01, -1.0, -5.0, -50.0, -500.0})
-    add(GatePattern::constant, value, 0);
-  for (const GatePattern gate : {GatePattern::by_token, GatePattern::by_channel, GatePattern::spike,
-                                 GatePattern::one_channel})
-    add(gate, -0.01, -500.0);
   return out;
 }
 
@@ -273,6 +263,26 @@ TEST_CASE("fused composes where it serves", "[strategy]") {
     const Tally tally = compose_only("fused", trials, "sm_90a", variants());
     CHECK(tally.failed == 0);
     CHECK(tally.refused == 0);
+  }
+}
+
+TEST_CASE("fused that leaves checkpoints does not spill", "[strategy][compile]") {
+  const Scratch cache;
+  std::vector<Problem> problems;
+  for (const char* words :
+       {"varlen=1", "layout=key_first", "state=bf16 varlen=1 slots=i64", "V=256"})
+    problems.push_back(
+        problem_in_words(std::string("T=8192 H=64 pool=1 h0=1 ht=1 checkpoint=64 ") + words));
+  for (const char* tuning : {"groups=2", "groups=3"}) {
+    const auto plans = plan::make_all(
+        problems,
+        {.target = "sm_90a", .cache_dir = cache.path(), .strategy = "fused", .tuning = tuning});
+    for (const auto& plan : plans) {
+      INFO(tuning << ": " << plan.status().message());
+      REQUIRE(plan);
+      for (const program::Kernel& kernel : (*plan)->program.kernels)
+        CHECK(kernel.resources.spill_bytes == 0);
+    }
   }
 }
 

@@ -24,7 +24,6 @@
 using namespace kda;
 using namespace kda::test;
 using abi::chunk_wgmma::Tuning;
-using reference::GatePattern;
 using reference::InputSpec;
 using strategy::chunk_wgmma;
 
@@ -84,23 +83,14 @@ std::vector<Trial> walks() {
           trial("HV=4 T=65536 N=24", {1})};
 }
 
-// Each of the three ways to build scores (sm90/factors), and groups of one block on different ones.
+// Groups of one block on different ways to build scores, too.
 std::vector<Trial> gates() {
   std::vector<Trial> out;
-  const auto add = [&](GatePattern gate, double value, double other) {
-    InputSpec spec;
-    spec.gate = gate;
-    spec.gate_value = value;
-    spec.gate_other = other;
-    const std::string words = "g=f32 beta=f32 gate=log_decay K=128 ";
+  const std::string words = "g=f32 beta=f32 gate=log_decay K=128 ";
+  for (const InputSpec& spec : gates_of_every_way()) {
     out.push_back(trial(words + "V=64", {300}, spec));
     out.push_back(trial(words + "V=64 HV=4", std::vector<std::int64_t>(12, 700), spec));
-  };
-  for (const double value : {0.0, -0.01, -1.0, -5.0, -50.0, -500.0})
-    add(GatePattern::constant, value, 0);
-  for (const GatePattern gate : {GatePattern::by_token, GatePattern::by_channel, GatePattern::spike,
-                                 GatePattern::one_channel})
-    add(gate, -0.01, -500.0);
+  }
   return out;
 }
 

@@ -37,6 +37,25 @@ inline std::string all_types(const char* type) {
 }
 inline constexpr const char* kTypes[] = {"bf16", "f16", "f32"};
 
+// Gates that take each of the three ways to build scores (sm90/factors), and others within a run.
+inline std::vector<reference::InputSpec> gates_of_every_way() {
+  using reference::GatePattern;
+  std::vector<reference::InputSpec> out;
+  const auto add = [&](GatePattern gate, double value, double other) {
+    reference::InputSpec spec;
+    spec.gate = gate;
+    spec.gate_value = value;
+    spec.gate_other = other;
+    out.push_back(spec);
+  };
+  for (const double value : {0.0, -0.01, -1.0, -5.0, -50.0, -500.0})
+    add(GatePattern::constant, value, 0);
+  for (const GatePattern gate : {GatePattern::by_token, GatePattern::by_channel, GatePattern::spike,
+                                 GatePattern::one_channel})
+    add(gate, -0.01, -500.0);
+  return out;
+}
+
 inline Plan plan_of(const Problem& problem, const std::string& strategy) {
   Options options;
   options.strategy = strategy;
