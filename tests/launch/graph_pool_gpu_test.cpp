@@ -19,6 +19,7 @@
 
 namespace launch = kda::launch;
 using kda::test::must;
+using kda::test::on_device;
 using launch::GraphPool;
 using Pool = std::shared_ptr<GraphPool>;
 
@@ -147,16 +148,10 @@ Pool make_pool(const std::vector<GraphPool::Kernel>& parts) {
   return pool;
 }
 
-#define SKIP_WITHOUT_GPU()                                                   \
-  if (const std::string reason = kda::test::why_no_gpu(); !reason.empty()) { \
-    WARN("skipped: " << reason);                                             \
-    return;                                                                  \
-  }
-
 }  // namespace
 
 TEST_CASE("launches of a kept graph that are pending at once keep their own arguments", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const kda::test::Gpu gpu;
   const auto parts = kernels();
   const Pool pool = make_pool(parts);
@@ -172,7 +167,7 @@ TEST_CASE("launches of a kept graph that are pending at once keep their own argu
 }
 
 TEST_CASE("threads and streams share a pool of kept graphs", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const kda::test::Gpu gpu;
   const auto parts = kernels();
   const Pool pool = make_pool(parts);
@@ -202,7 +197,7 @@ TEST_CASE("threads and streams share a pool of kept graphs", "[gpu]") {
 }
 
 TEST_CASE("a kept graph leaves captures alone", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const kda::test::Gpu gpu;
   const launch::Driver& driver = gpu.driver();
   const auto parts = kernels();
@@ -239,7 +234,7 @@ TEST_CASE("a kept graph leaves captures alone", "[gpu]") {
 
 // The driver ended the process when a thread without a context set a graph's arguments.
 TEST_CASE("a thread without a context launches no kept graph", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const kda::test::Gpu gpu;
   const auto parts = kernels();
   const Pool pool = make_pool(parts);
@@ -252,7 +247,7 @@ TEST_CASE("a thread without a context launches no kept graph", "[gpu]") {
 }
 
 TEST_CASE("a kept graph may go while its launches are pending", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const kda::test::Gpu gpu;
   const auto parts = kernels();
   Pool pool = make_pool(parts);
@@ -263,7 +258,7 @@ TEST_CASE("a kept graph may go while its launches are pending", "[gpu]") {
 }
 
 TEST_CASE("kept graphs know their context when it is gone, or came back", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   Pool pool;
   SECTION("the device was reset") {
     const auto parts = kernels();
@@ -299,7 +294,7 @@ TEST_CASE("kept graphs know their context when it is gone, or came back", "[gpu]
 }
 
 TEST_CASE("kept graphs serve the legacy stream, not each thread's own", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const kda::test::Gpu gpu;
   const auto parts = kernels();
   const Pool pool = make_pool(parts);

@@ -81,12 +81,6 @@ std::string run(Rig& rig, const Made& plan, int times = 1) {
   return rig.run(run, bytes_of(plan));
 }
 
-#define SKIP_WITHOUT_GPU()                                        \
-  if (const std::string reason = why_no_gpu(); !reason.empty()) { \
-    WARN("skipped: " << reason);                                  \
-    return;                                                       \
-  }
-
 }  // namespace
 
 TEST_CASE("what these tests run by graphs has so many kernels on an H200", "[plan]") {
@@ -101,7 +95,7 @@ TEST_CASE("what these tests run by graphs has so many kernels on an H200", "[pla
 }
 
 TEST_CASE("a plan run by graphs gives the bits that it gives without", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const Gpu gpu;
   int ways = 0;
   for (const Way& way : kWays) {
@@ -125,7 +119,7 @@ TEST_CASE("a plan run by graphs gives the bits that it gives without", "[gpu]") 
 }
 
 TEST_CASE("runs of other sizes and tensors, all pending at once, keep apart", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const Gpu gpu;
   for (const Way& way : kWays) {
     const std::vector<Trial> all = trials();
@@ -165,7 +159,7 @@ TEST_CASE("runs of other sizes and tensors, all pending at once, keep apart", "[
 }
 
 TEST_CASE("a plan with kept graphs is captured kernel by kernel, between runs by them", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const Gpu gpu;
   const launch::Driver& driver = gpu.driver();
   for (const Way& way : kWays) {
@@ -206,7 +200,7 @@ TEST_CASE("a plan with kept graphs is captured kernel by kernel, between runs by
 
 TEST_CASE("many threads run a plan of several kernels on more streams than it has graphs",
           "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const Gpu gpu;
   for (const Way& way : kWays) {
     const std::vector<Trial> all = trials();
@@ -240,7 +234,7 @@ TEST_CASE("many threads run a plan of several kernels on more streams than it ha
 }
 
 TEST_CASE("a plan with kept graphs runs before and after a reset of the device", "[gpu]") {
-  SKIP_WITHOUT_GPU();
+  if (!on_device()) return;
   const Trial one = trials().front();
   Truth truth(one);
   for (const Way& way : kWays) {

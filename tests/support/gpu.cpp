@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "support/catch.hpp"
+
 namespace kda::test {
 
 std::string why_no_gpu() {
@@ -14,6 +16,12 @@ std::string why_no_gpu() {
   int devices = 0;
   if (count(&devices) != 0 || devices == 0) return "the CUDA driver sees no device";
   return {};
+}
+
+bool on_device() {
+  const std::string reason = why_no_gpu();
+  if (!reason.empty()) WARN("skipped: " << reason);
+  return reason.empty();
 }
 
 }  // namespace kda::test

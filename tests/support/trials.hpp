@@ -65,13 +65,6 @@ inline Plan plan_of(const Problem& problem, const std::string& strategy) {
   return *std::move(plan);
 }
 
-// Whether there is a device; else a word why the case is skipped.
-inline bool on_device() {
-  const std::string reason = why_no_gpu();
-  if (!reason.empty()) WARN("skipped: " << reason);
-  return reason.empty();
-}
-
 // Tagged [gpu]: all right on the device, and something was run.
 inline void check_on_device(const char* title, const std::vector<Trial>& trials,
                             const std::vector<Variant>& variants = every_strategy()) {
@@ -88,6 +81,7 @@ inline void check_pools_on_device(const char* title, const std::vector<PoolTrial
   const Tally tally = sweep_pools(title, trials, variants);
   CHECK(tally.failed == 0);
   CHECK(tally.refused == 0);
+  CHECK(tally.passed > 0);
 }
 
 // On any host: every trial is a legal problem; `recurrent` and `chunk` compose kernels for all of
