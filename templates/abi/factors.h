@@ -14,6 +14,7 @@ struct Tuning {
   int flags = 0;         // 1: one is raised for each chunk, as others wait for it
   int short_tokens = 1;  // as of chunk::PrepareTuning
   int beside = 0;        // 1: a warpgroup of the block walks what they make (strategy fused)
+  int slabs = 0;         // 1: a warp makes its channels' rows by itself (sm90/slabs); the scale is in q
 };
 
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in
@@ -31,8 +32,8 @@ constexpr int buffer_bytes(const Shape& shape, int groups) {
   return image.ak + g > image.bytes ? image.ak + g : image.bytes;
 }
 
-// What the group works in: Scratch of sm90/factors/group.cuh.
-constexpr int scratch_bytes = 4 * 5120 + 4096 + 4096 + 128 + 32;
+// What the group works in: Scratch of sm90/factors and sm90/slabs.
+constexpr int scratch_bytes = 28832;
 
 // Dynamic shared memory of a group.
 constexpr int group_bytes(const Shape& shape, int groups) {

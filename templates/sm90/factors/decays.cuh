@@ -4,8 +4,8 @@
 
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma.cuh"
-#include "sm90/factors/group.cuh"
 #include "sm90/factors/incoming.cuh"
+#include "sm90/factors/solve.cuh"
 
 namespace kda {
 
@@ -58,8 +58,11 @@ struct PassingGate {
   }
 };
 
-struct Decays : Group {
-  using Group::Group;
+struct Decays : Solve {
+  AnyGateScratch& shared;  // the base's, which is this where any of it is used
+
+  KDA_DEVICE explicit Decays(Scratch& scratch)
+      : Solve(scratch), shared(reinterpret_cast<AnyGateScratch&>(scratch)) {}
 
   // g of a half's tokens, by number in the half and in the chunk, to D and the decays of this
   // thread's two channels.  Returns whether the half's decay is too strong to anchor products at

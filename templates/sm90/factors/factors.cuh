@@ -2,13 +2,13 @@
 #pragma once
 
 #include "ptx/bulk.cuh"
-#include "sm90/factors/solve.cuh"
+#include "sm90/factors/pairs.cuh"
 #include "tile/decay.cuh"
 
 namespace kda {
 
-struct Factors : Solve {
-  using Solve::Solve;
+struct Factors : Pairs {
+  using Pairs::Pairs;
 
   // The buffer (its generic address and its shared one) holds raw q and k, Scratch the decays and
   // write strengths (accumulate_decays, which says whether they are strong), all visible to the
@@ -33,21 +33,6 @@ struct Factors : Solve {
     }
     ptx::fence_async_proxy();
     meet();
-  }
-
-  // Then Ak in place of Kr, and Aq, once the group has met.  `meanwhile` is done by the warps of
-  // roles 2 and 3 (of a block's only group 3), which have nothing to solve; after_solve by all,
-  // once those are through with it.
-  template <class Meanwhile, class AfterSolve>
-  KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
-                               const AfterSolve& after_solve) const {
-    solve(meanwhile);
-    meet();
-    after_solve();
-    const uint4 below = inverse_below();
-    write_ak(address + image.ak, below);
-    write_aq(address + image.aq, below);
-    ptx::fence_async_proxy();
   }
 };
 

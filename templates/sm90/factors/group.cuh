@@ -5,91 +5,17 @@
 // the next product's operands want, so between raw inputs and scores nothing is exchanged.
 #pragma once
 
-#include "abi/factors.h"
-#include "abi/shape.h"
 #include "base/element.cuh"
 #include "ptx/barrier.cuh"
+#include "sm90/factors/scratch.cuh"
+#include "sm90/factors/sizes.cuh"
+#include "sm90/slabs/scratch.cuh"
 #include "step/log_decay.cuh"
 #include "tile/operand.cuh"
 
-#ifndef KDA_SHAPE
-#define KDA_SHAPE \
-  {}
-#define KDA_TUNING \
-  {}
-#endif
-
 namespace kda {
 
-constexpr abi::Shape shape = KDA_SHAPE;
-constexpr abi::factors::Tuning tune = KDA_TUNING;
-constexpr abi::DType type = shape.qkv_type;
-constexpr int keys = shape.key_dim;
-constexpr int values = shape.value_dim;
-constexpr int chunk = abi::factors::chunk;
-constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
-// Bytes from a place in k or Kd to that in q or Qd (modulo 2^32), and in Kr or Ak.
-constexpr u32 k_to_q = static_cast<u32>(image.qd) - image.kd;
-constexpr u32 k_to_kr = image.ak - image.kd;
-
-static_assert(type == abi::DType::bf16 && shape.l2norm_qk, "bf16 rows of unit length are served");
-static_assert(keys == 64 || keys == 128, "K must be 64 or 128");
-
-using Factor = tile::Shared<abi::DType::bf16, chunk, keys>;
-using Square = tile::Shared<abi::DType::bf16, chunk, chunk>;
-static_assert(image.aq == Factor::bytes && image.kd - image.aq == Square::bytes);
-
-constexpr int slab = keys / 4;      // channels a warp
-constexpr int k_steps = slab / 16;  // of its products
-constexpr int pitch = slab + 8;     // floats a token of D, so that lanes meet every bank
-constexpr int half_tokens = 16;
-
-using F16 = element<abi::DType::f16>;
-using Bf16 = element<abi::DType::bf16>;
-
-// The group's scratch memory.  Parts of a union live at different times.
-struct Scratch {
-  // A warp's part of half the tokens: raw g and then D of its slab, then its share of the scores'
-  // sums as its lanes hold them.
-  union Slice {
-    float decay[half_tokens][pitch];
-    struct {
-      float4 left[2][32];   // k k and q k: columns 0-7 of the diagonal block
-      float2 right[2][32];  // rows 8-15 of its columns 8-15
-      float4 below[2][32];  // columns 0-7 and 8-15 of the block below: k k here or q k (half 1)
-    };
-  };
-  Slice slices[4][2];  // [warp][half]
-  union {
-    struct {
-      float whole[2][keys];        // decay over each half
-      float whole_log[2][keys];    // its log2
-      float middle_log[2][keys];   // log2 decay up to each half's middle
-      float squares[chunk][2][4];  // of k and q, a share a warp
-    };
-    struct {
-      float lower[4][72];  // diagonal 8 x 8 blocks of beta_i k_i k_j: [column * 8 + row]
-    };
-  };
-  union {
-    struct {
-      u16 inverse[2][16][24];   // [half]: M diag(beta), f16
-      uint4 kk_below[32];       // f16 A operands by lane
-      uint4 qk[3][32];          // first half, second half, below
-      uint4 inverse_below[32];  // the block below, transposed, an f16 A operand
-    };
-    uint4 k_after[4][k_steps][32];  // [warp]: k of the first half to its end, by lane
-    float pairs[2][2][16][16];      // [half]: k k and q k where the vote failed
-  };
-  float beta[chunk];
-  // What a walking group's leader remembers (store.cuh), as no register is left to hold it.
-  struct Departure {
-    i64 tile;        // slot * HV + head of the tile at work
-    u32* flag;       // of that
-    u32* last_flag;  // of the one before, until it is raised; or null
-    int number;      // of tiles begun
-  } departure;
-};
+using Scratch = either<tune.slabs != 0, slabs::Scratch, AnyGateScratch>;
 static_assert(sizeof(Scratch) <= abi::factors::scratch_bytes);
 
 // Raw g in a slice: rows of a slab's channels, each slab of a warp's shifted by a row more than the
@@ -99,13 +25,13 @@ struct RawGate {
   static constexpr int shifts = 64 / slab;
   static constexpr int row_bytes = slab * sizeof(Word);
   static constexpr int bytes = (half_tokens + shifts - 1) * row_bytes;
-  static_assert(bytes <= sizeof(Scratch::Slice));
+  static_assert(bytes <= sizeof(AnyGateScratch::Slice));
 
   // Whether it stands at the slice's end, where D of the half's first eight tokens leaves it whole.
-  static constexpr int end = (static_cast<int>(sizeof(Scratch::Slice)) - bytes) / 16 * 16;
+  static constexpr int end = (static_cast<int>(sizeof(AnyGateScratch::Slice)) - bytes) / 16 * 16;
   static constexpr bool at_end = tune.beside != 0 && end >= half_tokens / 2 * pitch * 4;
 
-  static KDA_DEVICE Word* at(Scratch& scratch, int half, int channel) {
+  static KDA_DEVICE Word* at(AnyGateScratch& scratch, int half, int channel) {
     const int number = channel / slab;
     return reinterpret_cast<Word*>(reinterpret_cast<char*>(&scratch.slices[number][half]) +
                                    (at_end ? end : 0)) +
@@ -160,7 +86,12 @@ struct Group {
 
   // What the warp does while not all have the same to do, 0..3.  Warps of the same number share a
   // scheduler: where few groups are latency's, another has the longest part in each.
-  KDA_DEVICE int role() const { return tune.beside == 0 ? warp : (warp + group) % 4; }
+  KDA_DEVICE int role() const {
+    return tune.beside == 0 ? warp : static_cast<int>(static_cast<u32>(warp + group) % 4);
+  }
+
+  // This thread's number in its warp.
+  KDA_DEVICE int number_in_warp() const { return static_cast<int>(static_cast<u32>(thread) % 32); }
 
   KDA_DEVICE int own() const { return tune.beside != 0 ? group : number(); }
 

@@ -60,7 +60,7 @@ KDA_DEVICE void load_keys(int thread, u32 buffer, const abi::Inputs& in, const T
 
 // Starts the copies of a warp's part of g to where it will make D of it.
 template <class AnyTile>
-KDA_DEVICE void load_gate(int thread, Scratch& scratch, const abi::Inputs& in,
+KDA_DEVICE void load_gate(int thread, AnyGateScratch& scratch, const abi::Inputs& in,
                           const AnyTile& tile) {
   const Line line{thread};
   if (!line.exists()) return;

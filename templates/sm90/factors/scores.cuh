@@ -15,19 +15,6 @@ namespace kda {
 struct Scores : Decays {
   using Decays::Decays;
 
-  // Scores within a half: columns 0-7 and 8-15.
-  struct Diagonal {
-    float kk[2][4];
-    float qk[2][4];
-  };
-
-  static KDA_DEVICE void multiply(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
-    const u32 b0[2] = {b[0], b[2]};
-    const u32 b1[2] = {b[1], b[3]};
-    ptx::mma_m16n8k16_bf16(c[0], a, b0);
-    ptx::mma_m16n8k16_bf16(c[1], a, b1);
-  }
-
   enum class Anchor { start, middle, none };
 
   // The warp's slab: Kd and Qd in place of k and q, Kr (f16) in place of g, and its share of the
@@ -39,7 +26,7 @@ struct Scores : Decays {
     float qk_below[2][4] = {};
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
-      Scratch::Slice& slice = shared.slices[warp][half];
+      AnyGateScratch::Slice& slice = shared.slices[warp][half];
       Diagonal now{};
       float k_unit[2];
       float q_unit[2];
@@ -140,24 +127,9 @@ struct Scores : Decays {
       if constexpr (anchor == Anchor::none) {
         if (half == warp) now = ready;
       }
-      hand_in(slice, now);
+      hand_in(half, now);
     }
-    const int l = thread % 32;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      shared.slices[warp][0].below[i][l] = four(kk_below[i]);
-      shared.slices[warp][1].below[i][l] = four(qk_below[i]);
-    }
-  }
-
-  static KDA_DEVICE float4 four(const float (&c)[4]) { return make_float4(c[0], c[1], c[2], c[3]); }
-
-  KDA_DEVICE void hand_in(Scratch::Slice& slice, const Diagonal& sums) const {
-    const int l = thread % 32;
-    slice.left[0][l] = four(sums.kk[0]);
-    slice.left[1][l] = four(sums.qk[0]);
-    slice.right[0][l] = make_float2(sums.kk[1][2], sums.kk[1][3]);
-    slice.right[1][l] = make_float2(sums.qk[1][2], sums.qk[1][3]);
+    hand_in_below(kk_below, qk_below);
   }
 };
 

@@ -2,34 +2,64 @@
 // substitution, and both products with it formed.
 #pragma once
 
-#include "sm90/factors/pairs.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mma.cuh"
+#include "ptx/stmatrix.cuh"
+#include "sm90/factors/group.cuh"
 
 namespace kda {
 
-struct Solve : Pairs {
-  using Pairs::Pairs;
+struct Solve : Group {
+  using Group::Group;
 
-  // Solving --------------------------------------------------------------------------------------
+  // Scores within a half: columns 0-7 and 8-15.
+  struct Diagonal {
+    float kk[2][4];
+    float qk[2][4];
+  };
+
+  static KDA_DEVICE float4 four(const float (&c)[4]) { return make_float4(c[0], c[1], c[2], c[3]); }
+
+  // The warp's share of a half's scores.
+  KDA_DEVICE void hand_in(int half, const Diagonal& sums) const {
+    ScoreSums& to = shared.sums(warp, half);
+    const int l = number_in_warp();
+    to.left[0][l] = four(sums.kk[0]);
+    to.left[1][l] = four(sums.qk[0]);
+    to.right[0][l] = make_float2(sums.kk[1][2], sums.kk[1][3]);
+    to.right[1][l] = make_float2(sums.qk[1][2], sums.qk[1][3]);
+  }
+  // Of those below the halves.
+  KDA_DEVICE void hand_in_below(const float (&kk)[2][4], const float (&qk)[2][4]) const {
+    const int l = number_in_warp();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      shared.sums(warp, 0).below[i][l] = four(kk[i]);
+      shared.sums(warp, 1).below[i][l] = four(qk[i]);
+    }
+  }
 
   static KDA_DEVICE float4 plus(float4 x, float4 y) {
     return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
   }
+  static KDA_DEVICE float4 minus(float4 x) { return make_float4(-x.x, -x.y, -x.z, -x.w); }
   KDA_DEVICE float4 total_left(int half, int which) const {
-    const int l = thread % 32;
-    return plus(plus(shared.slices[0][half].left[which][l], shared.slices[1][half].left[which][l]),
-                plus(shared.slices[2][half].left[which][l], shared.slices[3][half].left[which][l]));
+    const int l = number_in_warp();
+    return plus(plus(shared.sums(0, half).left[which][l], shared.sums(1, half).left[which][l]),
+                plus(shared.sums(2, half).left[which][l], shared.sums(3, half).left[which][l]));
   }
   KDA_DEVICE float4 total_below(int which, int i) const {
-    const int l = thread % 32;
-    return plus(plus(shared.slices[0][which].below[i][l], shared.slices[1][which].below[i][l]),
-                plus(shared.slices[2][which].below[i][l], shared.slices[3][which].below[i][l]));
+    const int l = number_in_warp();
+    return plus(plus(shared.sums(0, which).below[i][l], shared.sums(1, which).below[i][l]),
+                plus(shared.sums(2, which).below[i][l], shared.sums(3, which).below[i][l]));
   }
   KDA_DEVICE float2 total_right(int half, int which) const {
-    const int l = thread % 32;
+    const int l = number_in_warp();
     float2 x = make_float2(0.0F, 0.0F);
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
-      const float2 y = shared.slices[w][half].right[which][l];
+      const float2 y = shared.sums(w, half).right[which][l];
       x = make_float2(x.x + y.x, x.y + y.y);
     }
     return x;
@@ -39,9 +69,12 @@ struct Solve : Pairs {
                       F16::pack(right.x, right.y), F16::pack(right.z, right.w));
   }
 
-  // The block below of k k (0) or q k (1) as an f16 A operand.
-  KDA_DEVICE uint4 below_operand(int which) const {
-    return operand(total_below(which, 0), total_below(which, 1));
+  // The block below of q k as an f16 A operand, and of k k what invert_below() takes: minus its
+  // transpose.
+  KDA_DEVICE uint4 qk_below() const { return operand(total_below(1, 0), total_below(1, 1)); }
+  KDA_DEVICE uint4 minus_kk_below() const {
+    const uint4 x = operand(minus(total_below(0, 0)), minus(total_below(0, 1)));
+    return make_uint4(x.x, x.z, x.y, x.w);
   }
 
   // A diagonal block of q k, lower and diagonal, as an f16 A operand.
@@ -56,12 +89,14 @@ struct Solve : Pairs {
         left, make_float4(0.0F, 0.0F, c > lane.g ? 0.0F : low.x, c + 1 > lane.g ? 0.0F : low.y));
   }
 
+  KDA_DEVICE Inverse inverse(int half) const { return Inverse(shared.inverse[half]); }
+
   // M diag(beta) of both halves, M = (I + L)^-1, L = strictly lower beta_i k_i k_j; warp 0. Forward
   // substitution in f32 in each 8 x 8 diagonal block, a lane a column; then the block below the
   // two, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)).
   KDA_DEVICE void invert() const {
     const tile::Lane lane = this->lane();
-    const int l = thread % 32;
+    const int l = number_in_warp();
     u32 kk_lower[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -69,11 +104,13 @@ struct Solve : Pairs {
       const float2 right = total_right(half, 0);
       const float beta0 = shared.beta[half * half_tokens + lane.g];
       const float beta1 = shared.beta[half * half_tokens + lane.g + 8];
-      float* to = &shared.lower[2 * half][2 * lane.t * 8 + lane.g];
-      to[0] = left.x * beta0;
-      to[8] = left.y * beta0;
-      to[72] = right.x * beta1;
-      to[80] = right.y * beta1;
+      const int at = 2 * lane.t * 8 + lane.g;
+      float* first = shared.lower(2 * half) + at;
+      first[0] = left.x * beta0;
+      first[8] = left.y * beta0;
+      float* second = shared.lower(2 * half + 1) + at;
+      second[0] = right.x * beta1;
+      second[8] = right.y * beta1;
       kk_lower[half] = F16::pack(left.z, left.w);
     }
     __syncwarp();
@@ -86,7 +123,7 @@ struct Solve : Pairs {
     for (int j = 0; j < 7; ++j) {  // x[j] is final: take it out of the rows below
 #pragma unroll
       for (int at = (j + 1) / 4 * 4; at < 8; at += 4) {
-        const float4 f = *reinterpret_cast<const float4*>(&shared.lower[block][j * 8 + at]);
+        const float4 f = *reinterpret_cast<const float4*>(shared.lower(block) + j * 8 + at);
         const float parts[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
@@ -98,17 +135,17 @@ struct Solve : Pairs {
     const float beta = shared.beta[block * 8 + column];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      shared.inverse[block / 2][first + i][first + column] = F16::from_float(x[i] * beta);
+      inverse(block / 2)(first + i, first + column) = F16::from_float(x[i] * beta);
     }
     if (l < 16) {
-      *reinterpret_cast<uint4*>(&shared.inverse[l / 8][l % 8][8]) = make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(&inverse(l / 8)(l % 8, 8)) = make_uint4(0, 0, 0, 0);
     }
     __syncwarp();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      auto& m = shared.inverse[half];
+      const Inverse m = inverse(half);
       const auto at = [&](int row, int col) -> u32& {
-        return *reinterpret_cast<u32*>(&m[row + lane.g][col + 2 * lane.t]);
+        return m.pair(row + lane.g, col + 2 * lane.t);
       };
       float c[4] = {};
       ptx::mma_m16n8k8_f16(c, ptx::movmatrix_trans(at(0, 0)), 0, kk_lower[half]);
@@ -122,14 +159,20 @@ struct Solve : Pairs {
   // Address of this lane's row of a half's inverse: across() for its transpose as an A operand (or
   // itself as B[n, k]), along() for itself as B[k, n].
   KDA_DEVICE u32 across(int half) const {
-    const int l = thread % 32;
-    return ptx::shared_address(&shared.inverse[half][l / 16 * 8 + l % 8][l / 8 % 2 * 8]);
+    const u32 l = static_cast<u32>(thread) % 32;
+    return inverse(half).address(l / 16 * 8 + l % 8, l / 8 % 2 * 8);
   }
   KDA_DEVICE u32 along(int half) const {
-    const int l = thread % 32;
-    return ptx::shared_address(&shared.inverse[half][l % 16][l / 16 * 8]);
+    const u32 l = static_cast<u32>(thread) % 32;
+    return inverse(half).address(l % 16, l / 16 * 8);
   }
 
+  static KDA_DEVICE void multiply(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
+    const u32 b0[2] = {b[0], b[2]};
+    const u32 b1[2] = {b[1], b[3]};
+    ptx::mma_m16n8k16_bf16(c[0], a, b0);
+    ptx::mma_m16n8k16_bf16(c[1], a, b1);
+  }
   static KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
     ptx::mma_m16n8k16_f16(c[0], a, b);
     ptx::mma_m16n8k16_f16(c[1], a, b + 2);
@@ -146,33 +189,47 @@ struct Solve : Pairs {
     u32 second[4];
     ptx::ldmatrix_x4_trans(first, across(0));
     ptx::ldmatrix_x4(second, across(1));
-    const uint4 kk = shared.kk_below[thread % 32];
-    const u32 kk_transposed[4] = {kk.x, kk.z, kk.y, kk.w};
+    const uint4 kk = shared.below[number_in_warp()];
+    const u32 minus_kk[4] = {kk.x, kk.y, kk.z, kk.w};
     float x[2][4] = {};
-    multiply_f16(x, first, kk_transposed);
+    multiply_f16(x, first, minus_kk);
     const u32 a[4] = {F16::pack(x[0][0], x[0][1]), F16::pack(x[0][2], x[0][3]),
                       F16::pack(x[1][0], x[1][1]), F16::pack(x[1][2], x[1][3])};
     float y[2][4] = {};
     multiply_f16(y, a, second);
-    return make_uint4(F16::pack(-y[0][0], -y[0][1]), F16::pack(-y[0][2], -y[0][3]),
-                      F16::pack(-y[1][0], -y[1][1]), F16::pack(-y[1][2], -y[1][3]));
+    return make_uint4(F16::pack(y[0][0], y[0][1]), F16::pack(y[0][2], y[0][3]),
+                      F16::pack(y[1][0], y[1][1]), F16::pack(y[1][2], y[1][3]));
   }
 
   KDA_DEVICE uint4 inverse_below() const {
     if constexpr (each_inverts) {
       return invert_below();
     } else {
-      return shared.inverse_below[thread % 32];
+      return shared.below[number_in_warp()];
     }
   }
 
-  static KDA_DEVICE void put(u32 address, const float (&c)[2][4]) {
+  static KDA_DEVICE void store_rounded(u32 address, const float (&c)[2][4]) {
     const u32 r[4] = {Bf16::pack(c[0][0], c[0][1]), Bf16::pack(c[0][2], c[0][3]),
                       Bf16::pack(c[1][0], c[1][1]), Bf16::pack(c[1][2], c[1][3])};
     ptx::stmatrix_x4(address, r);
   }
 
-  // Ak[m, channel] = beta_m sum_i M[i, m] Kr[i, channel], in place of Kr, the warp's slab.
+  // From the first half's end to the chunk's.
+  KDA_DEVICE void to_end(float (&c)[2][4], int ks) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int channel = warp * slab + ks * 16 + i * 8 + 2 * lane().t;
+      const float2 d = *reinterpret_cast<const float2*>(&shared.whole[1][channel]);
+      c[i][0] *= d.x;
+      c[i][1] *= d.y;
+      c[i][2] *= d.x;
+      c[i][3] *= d.y;
+    }
+  }
+
+  // Ak[m, channel] = beta_m sum_i M[i, m] Kr[i, channel], in place of Kr, the warp's slab.  Kr of
+  // the first half goes to the chunk's end, or by slabs to the half's.
   KDA_DEVICE void write_ak(u32 image, uint4 packed) const {
     u32 kr[2][k_steps][4];
 #pragma unroll
@@ -193,10 +250,11 @@ struct Solve : Pairs {
       float low[2][4] = {};
       float high[2][4] = {};
       multiply_f16(low, first, kr[0][ks]);
+      if constexpr (tune.slabs != 0) to_end(low, ks);
       multiply_f16(low, below, kr[1][ks]);
       multiply_f16(high, second, kr[1][ks]);
-      put(place(image, 0, ks), low);
-      put(place(image, 1, ks), high);
+      store_rounded(place(image, 0, ks), low);
+      store_rounded(place(image, 1, ks), high);
     }
   }
 
@@ -220,31 +278,46 @@ struct Solve : Pairs {
       const u32 b2[4] = {m.x, m.z, m.y, m.w};
       multiply_f16(c, a2, b2);
     }
-    put(block(part == 1 ? 0 : 16, part == 3 ? 16 : 0), c);
+    store_rounded(block(part == 1 ? 0 : 16, part == 3 ? 16 : 0), c);
     if (part == 1) {
       const float zero[2][4] = {};
-      put(block(0, 16), zero);
+      store_rounded(block(0, 16), zero);
     }
   }
 
   // Between two meetings of the group; two of the warps may have something else to do.
   template <class Meanwhile>
   KDA_DEVICE void solve(const Meanwhile& meanwhile) const {
-    const int lane = thread % 32;
+    const int lane = number_in_warp();
     if (role() == 0) {
       invert();
     } else if (role() == 1) {
-      shared.kk_below[lane] = below_operand(0);
+      shared.below[lane] = minus_kk_below();
       shared.qk[0][lane] = diagonal_operand(0);
       shared.qk[1][lane] = diagonal_operand(1);
-      shared.qk[2][lane] = below_operand(1);
+      shared.qk[2][lane] = qk_below();
     } else if (role() == 3 || tune.groups > 1) {
       meanwhile();
     }
     if constexpr (!each_inverts) {
       meet();
-      if (role() == 0) shared.inverse_below[lane] = invert_below();
+      if (role() == 0) shared.below[lane] = invert_below();
     }
+  }
+
+  // Of a chunk whose rows are made: Ak in place of Kr, and Aq, once the group has met.  `meanwhile` is done by the warps of
+  // roles 2 and 3 (of a block's only group 3), which have nothing to solve; after_solve by all,
+  // once those are through with it.
+  template <class Meanwhile, class AfterSolve>
+  KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
+                               const AfterSolve& after_solve) const {
+    solve(meanwhile);
+    meet();
+    after_solve();
+    const uint4 below = inverse_below();
+    write_ak(address + image.ak, below);
+    write_aq(address + image.aq, below);
+    ptx::fence_async_proxy();
   }
 };
 

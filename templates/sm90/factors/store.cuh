@@ -40,7 +40,7 @@ struct Leaving {
 // have arrived; by one thread.
 class Departures {
  public:
-  KDA_DEVICE Departures(Scratch::Departure& memory, const abi::chunk::Factors& to, u32 buffer)
+  KDA_DEVICE Departures(Departure& memory, const abi::chunk::Factors& to, u32 buffer)
       : at_(memory), to_(to), buffer_(buffer) {}
 
   KDA_DEVICE void begin() { at_ = {}; }
@@ -79,7 +79,7 @@ class Departures {
     at_.last_flag = nullptr;
   }
 
-  Scratch::Departure& at_;
+  Departure& at_;
   const abi::chunk::Factors& to_;
   u32 buffer_;
 };

@@ -63,14 +63,14 @@ struct Pair {
   KDA_DEVICE u32 taken(int group) const { return made(groups + group); }
   KDA_DEVICE u32 arrived(int number) const { return made(2 * groups + number); }
   // A chunk's v is there, and o where it lay.
-  KDA_DEVICE u32 brought(int tile) const { return made(2 * groups + layout.slots + tile); }
-  KDA_DEVICE u32 left(int tile) const { return brought(abi::fused::values_at_once + tile); }
+  KDA_DEVICE u32 brought(u32 tile) const { return made(2 * groups + layout.slots + tile); }
+  KDA_DEVICE u32 left(u32 tile) const { return brought(abi::fused::values_at_once + tile); }
   // A word behind the barriers: whether parts are cut (stream.cuh).
   KDA_DEVICE u32 decision() const { return left(abi::fused::values_at_once); }
   static_assert((2 * groups + layout.slots + 2 * abi::fused::values_at_once + 1) * 8 <=
                 abi::fused::barrier_bytes);
 
-  KDA_DEVICE u32 values(int tile) const { return memory + layout.values + tile * values_bytes; }
+  KDA_DEVICE u32 values(u32 tile) const { return memory + layout.values + tile * values_bytes; }
   static constexpr int value_row = abi::fused::columns * 2;  // bytes
   static constexpr int values_bytes = chunk * value_row;
 

@@ -180,7 +180,7 @@ class Walk {
     wg::hold(s);
     wg::hold(o);
     release(here);
-    wg::leave_outputs<Chain>(own, o, args_.in.scale);
+    wg::leave_outputs<Chain>(own, o, tune.slabs != 0 ? 1.0F : args_.in.scale);
     rows_.next();
   }
 

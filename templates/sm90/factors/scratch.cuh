@@ -1,0 +1,62 @@
+// The scratch memory of a group that serves any gate.  Parts of a union live at different times.
+#pragma once
+
+#include "ptx/flag.cuh"
+#include "sm90/factors/sizes.cuh"
+
+namespace kda {
+
+// A warp's share of the scores' sums, of half the tokens, as its lanes hold them.
+struct ScoreSums {
+  float4 left[2][32];   // k k and q k: columns 0-7 of the diagonal block
+  float2 right[2][32];  // rows 8-15 of its columns 8-15
+  float4 below[2][32];  // columns 0-7 and 8-15 of the block below: k k here or q k (half 1)
+};
+
+// What a walking group's leader remembers (store.cuh), as no register is left to hold it.
+struct Departure {
+  i64 tile;        // slot * HV + head of the tile at work
+  u32* flag;       // of that
+  u32* last_flag;  // of the one before, until it is raised; or null
+  int number;      // of tiles begun
+};
+
+// M diag(beta) of half the tokens.
+using Inverse = tile::Shared<abi::DType::f16, half_tokens, half_tokens>;
+
+constexpr int lower_block = 72;  // floats of a diagonal 8 x 8 block, so that blocks meet all banks
+
+struct AnyGateScratch {
+  // A warp's part of half the tokens: raw g and then D of its slab, then its score sums.
+  union Slice {
+    float decay[half_tokens][pitch];
+    ScoreSums sums;
+  };
+  Slice slices[4][2];  // [warp][half]
+  union {
+    struct {
+      float whole[2][keys];        // decay over each half
+      float whole_log[2][keys];    // its log2
+      float middle_log[2][keys];   // log2 decay up to each half's middle
+      float squares[chunk][2][4];  // of k and q, a share a warp
+    };
+    float lowers[4][lower_block];
+  };
+  union {
+    struct {
+      char inverse[2][Inverse::bytes];  // [half]
+      uint4 below[32];                  // f16 operands by lane: minus k k, then perhaps the inverse
+      uint4 qk[3][32];                  // f16 A operands: first half, second half, below
+    };
+    uint4 k_after[4][k_steps][32];  // [warp]: k of the first half to its end, by lane
+    float pairs[2][2][16][16];      // [half]: k k and q k where the vote failed
+  };
+  float beta[chunk];
+  Departure departure;
+
+  KDA_DEVICE ScoreSums& sums(int warp, int half) { return slices[warp][half].sums; }
+  // beta_i k_i k_j of a diagonal 8 x 8 block: [column * 8 + row].
+  KDA_DEVICE float* lower(int block) { return lowers[block]; }
+};
+
+}  // namespace kda

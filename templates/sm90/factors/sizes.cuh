@@ -1,0 +1,44 @@
+// What the templates of sm90/factors and sm90/slabs are specialised on.
+#pragma once
+
+#include "abi/factors.h"
+#include "abi/shape.h"
+#include "base/element.cuh"
+#include "tile/shared.cuh"
+
+#ifndef KDA_SHAPE
+#define KDA_SHAPE \
+  {}
+#define KDA_TUNING \
+  {}
+#endif
+
+namespace kda {
+
+constexpr abi::Shape shape = KDA_SHAPE;
+constexpr abi::factors::Tuning tune = KDA_TUNING;
+constexpr abi::DType type = shape.qkv_type;
+constexpr int keys = shape.key_dim;
+constexpr int values = shape.value_dim;
+constexpr int chunk = abi::factors::chunk;
+constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
+// Bytes from a place in k or Kd to that in q or Qd (modulo 2^32), and in Kr or Ak.
+constexpr u32 k_to_q = static_cast<u32>(image.qd) - image.kd;
+constexpr u32 k_to_kr = image.ak - image.kd;
+
+static_assert(type == abi::DType::bf16 && shape.l2norm_qk, "bf16 rows of unit length are served");
+static_assert(keys == 64 || keys == 128, "K must be 64 or 128");
+
+using Factor = tile::Shared<abi::DType::bf16, chunk, keys>;
+using Square = tile::Shared<abi::DType::bf16, chunk, chunk>;
+static_assert(image.aq == Factor::bytes && image.kd - image.aq == Square::bytes);
+
+constexpr int slab = keys / 4;      // channels a warp
+constexpr int k_steps = slab / 16;  // of its products
+constexpr int pitch = slab + 8;     // floats a token of D, so that lanes meet every bank
+constexpr int half_tokens = 16;
+
+using F16 = element<abi::DType::f16>;
+using Bf16 = element<abi::DType::bf16>;
+
+}  // namespace kda

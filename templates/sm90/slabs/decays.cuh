@@ -1,0 +1,123 @@
+// The decays of a warp's slab as log2 sums D from the start of each half of 16 tokens, in the
+// registers where the scores' products want them; and the lengths of the rows of q and k.
+//
+// D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  That rounds L
+// to 2^-12 of itself, where g has had 2^-9; sums and differences of D are then exact to f32.
+#pragma once
+
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mma.cuh"
+#include "sm90/factors/solve.cuh"
+#include "sm90/slabs/incoming.cuh"
+#include "sm90/slabs/load.cuh"
+
+namespace kda::slabs {
+
+// g has 16 bits; where it has not, none of this is used.
+using Gate16 = element<shape.gate_type == abi::DType::f16 ? abi::DType::f16 : abi::DType::bf16>;
+
+struct Decays : Solve {
+  slabs::Scratch& shared;  // the base's, which is this where any of it is used
+
+  KDA_DEVICE explicit Decays(kda::Scratch& scratch)
+      : Solve(scratch), shared(reinterpret_cast<slabs::Scratch&>(scratch)) {}
+
+  // D of half the tokens and 16 channels: columns 0-7 and 8-15, as C tiles.
+  using Sums = float[2][4];
+
+  // This lane's row of the warp's raw k, first half and 16 channels.
+  using Raw = tile::Place<Half>;
+  KDA_DEVICE Raw raw() const {
+    const u32 l = static_cast<u32>(thread) % 32;
+    return {Place(shared, warp).of(Place::k, 0) + Half::at(l % 16, l / 16 * 8)};
+  }
+  // Of a half and 16 channels of it; behind it lies g as far as before it q.
+  static constexpr u32 apart = sizeof(Scratch::Slice::q);
+  static KDA_DEVICE u32 piece(Raw raw, int half, int ks) {
+    return raw.at(0, ks * 16) + half * sizeof(Scratch::Slice);
+  }
+
+  // Sums of squares of the warp's slab: the diagonal of k k^T and q q^T.
+  KDA_DEVICE void sum_squares() const {
+    const tile::Lane lane = this->lane();
+    const Raw raw = this->raw();
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      float low[2][4] = {};
+      float high[2][4] = {};
+#pragma unroll
+      for (int ks = 0; ks < k_steps; ++ks) {
+#pragma unroll
+        for (int which = 0; which < 2; ++which) {
+          u32 a[4];
+          ptx::ldmatrix_x4(a, piece(raw, half, ks) - which * apart);
+          const u32 b0[2] = {a[0], a[2]};
+          const u32 b1[2] = {a[1], a[3]};
+          ptx::mma_m16n8k16_bf16(low[which], a, b0);
+          ptx::mma_m16n8k16_bf16(high[which], a, b1);
+        }
+      }
+      if (lane.t == lane.g / 2) {
+        const int token = half * half_tokens + lane.g;
+#pragma unroll
+        for (int which = 0; which < 2; ++which) {
+          shared.squares[token][which][warp] = lane.g % 2 == 0 ? low[which][0] : low[which][1];
+          shared.squares[token + 8][which][warp] =
+              lane.g % 2 == 0 ? high[which][2] : high[which][3];
+        }
+      }
+    }
+  }
+
+  // Of the token of the lane's number.
+  KDA_DEVICE float unit_factor(int which) const {
+    const float4 x = *reinterpret_cast<const float4*>(shared.squares[number_in_warp()][which]);
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"((x.x + x.y) + (x.z + x.w) + 1e-6F));
+    return r;
+  }
+
+  // D of the piece of g at an address, and `whole` of its channels for the warp to read.
+  KDA_DEVICE void accumulate(Sums& d, u32 g_piece, const BoundedGate& gate, int half, int ks,
+                             int rows) const {
+    const tile::Lane lane = this->lane();
+    constexpr u32 one = 0x0c00;  // 2^-12, as L comes times 2^12
+    constexpr u32 ones = one | one << 16;
+    static_assert(BoundedGate::scale == 4096);
+    const u32 corner = 2 * lane.t + 1 <= lane.g ? ones : (2 * lane.t <= lane.g ? one : 0);
+    const u32 triangle[4] = {corner, ones, 0, corner};
+    u32 raw[4];
+    ptx::ldmatrix_x4_trans(raw, g_piece);
+    float l[2][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 g = Gate16::unpack(raw[i]);
+      const float offset = gate.offset_of(ks, i / 2);
+      l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset);
+      l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset);
+    }
+    if (rows < chunk) {  // what does not exist does not decay
+      const int token = half * half_tokens + 2 * lane.t;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (token + e / 2 * 8 + e % 2 >= rows) l[0][e] = l[1][e] = 0.0F;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0.0F;
+      const u32 b[2] = {F16::pack(l[i][0], l[i][1]), F16::pack(l[i][2], l[i][3])};
+      ptx::mma_m16n8k16_f16(d[i], triangle, b);
+    }
+    if (lane.g == 7) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        put(&shared.whole[half][warp * slab + ks * 16 + i * 8 + 2 * lane.t],
+            exp2_of(make_float2(d[i][2], d[i][3])));
+      }
+    }
+    __syncwarp();
+  }
+};
+
+}  // namespace kda::slabs

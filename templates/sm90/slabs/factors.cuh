@@ -1,0 +1,128 @@
+// Kd, Qd and Kr of a chunk and the scores between its tokens, where the gate keeps every half of a
+// chunk in range of an anchor at its start (Tuning::slabs): as sm90/factors/scores.cuh, but each
+// warp has the decays of its channels in registers.  q comes times the scale.
+#pragma once
+
+#include "ptx/bulk.cuh"
+#include "ptx/stmatrix.cuh"
+#include "sm90/slabs/decays.cuh"
+#include "tile/decay.cuh"
+
+namespace kda::slabs {
+
+struct Factors : Decays {
+  using Decays::Decays;
+
+  // The warp's raw rows have landed, and the group has done with the last chunk's scores, beta
+  // excepted; when free() returns, the image may be written.  Then Kd, Qd and the decay, visible to
+  // all including the copy engine, and the scores.
+  template <class Free>
+  KDA_DEVICE void make_rows(char* buffer, u32 address, const BoundedGate& gate, float scale,
+                            int rows, const Free& free) const {
+    sum_squares();
+    meet();
+    build(address, gate, scale, rows, free);
+    if (number_in_warp() < slab) {
+      const int channel = warp * slab + number_in_warp();
+      reinterpret_cast<float*>(buffer + image.decay)[tile::decay_place(channel)] =
+          shared.whole[0][channel] * shared.whole[1][channel];
+    }
+    ptx::fence_async_proxy();
+    meet();
+  }
+
+ private:
+  KDA_DEVICE float2 whole(int half, int ks, int i) const {
+    return *reinterpret_cast<const float2*>(
+        &shared.whole[half][warp * slab + ks * 16 + i / 2 * 8 + 2 * lane().t]);
+  }
+
+  // The warp's slab.  One text for both halves and k steps: what four groups and a walk have in turn
+  // must find room in the cache for instructions.  Kr of the first half goes to its end only
+  // (Solve::to_end).
+  template <class Free>
+  KDA_DEVICE void build(u32 address, const BoundedGate& gate, float scale, int rows,
+                        const Free& free) const {
+    const float k_units = unit_factor(0);
+    const float q_units = unit_factor(1) * scale;
+    const Raw raw = this->raw();
+    const tile::Place<Factor> kd{place(address + image.kd, 0, 0)};
+    float kk_below[2][4] = {};
+    float qk_below[2][4] = {};
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      Diagonal now{};
+      float k_unit[2], q_unit[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int token = half * half_tokens + i * 8 + lane().g;
+        k_unit[i] = __shfl_sync(0xffffffffU, k_units, token);
+        q_unit[i] = __shfl_sync(0xffffffffU, q_units, token);
+      }
+#pragma unroll 1
+      for (int ks = 0; ks < k_steps; ++ks) {
+        Sums d;
+        const u32 k_piece = piece(raw, half, ks);
+        accumulate(d, k_piece + apart, gate, half, ks, rows);
+        u32 k_raw[4];
+        u32 q_raw[4];
+        ptx::ldmatrix_x4(k_raw, k_piece);
+        ptx::ldmatrix_x4(q_raw, k_piece - apart);
+        u32 k_rows[4], q_rows[4];  // from the half's start
+        u32 k_down[4];             // back to it
+        float2 k_in[4], q_in[4];   // k_rows and q_rows
+        float2 k_out[4];           // to its end
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float2 sum = make_float2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
+          const float2 up = exp2_of(sum);
+          const float2 down = exp2_of(make_float2(-sum.x, -sum.y));
+          const float2 k = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
+          const float2 q = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
+          k_in[i] = times(k, up);
+          q_in[i] = times(q, up);
+          const float2 back = times(k, down);
+          k_down[i] = Bf16::pack(back.x, back.y);
+          k_out[i] = times(back, whole(half, ks, i));
+          k_rows[i] = Bf16::pack(k_in[i].x, k_in[i].y);
+          q_rows[i] = Bf16::pack(q_in[i].x, q_in[i].y);
+        }
+        multiply(now.kk, k_rows, k_down);
+        multiply(now.qk, q_rows, k_down);
+        u32 kr[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) kr[i] = F16::pack(k_out[i].x, k_out[i].y);
+        const u32 k_after = piece(raw, 0, ks) + apart;
+        if (half == 0) {
+          u32 after[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) after[i] = Bf16::pack(k_out[i].x, k_out[i].y);
+          ptx::stmatrix_x4(k_after, after);
+          if (ks == 0) free();
+        } else {
+          u32 after[4];
+          ptx::ldmatrix_x4(after, k_after);
+          multiply(kk_below, k_rows, after);
+          multiply(qk_below, q_rows, after);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float2 before = whole(0, ks, i);
+            const float2 k = times(k_in[i], before);
+            const float2 q = times(q_in[i], before);
+            k_rows[i] = Bf16::pack(k.x, k.y);
+            q_rows[i] = Bf16::pack(q.x, q.y);
+          }
+        }
+        const u32 at = kd.at(half * half_tokens, ks * 16);
+        ptx::stmatrix_x4(at, k_rows);
+        ptx::stmatrix_x4(at + k_to_q, q_rows);
+        ptx::stmatrix_x4(at + k_to_kr, kr);
+      }
+      __syncwarp();
+      hand_in(half, now);
+    }
+    hand_in_below(kk_below, qk_below);
+  }
+};
+
+}  // namespace kda::slabs
