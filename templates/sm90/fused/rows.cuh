@@ -45,9 +45,10 @@ class Rows {
   // Until its v is there.
   KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(tile_), round_); }
 
-  // Once o of the chunk before, if there was one, has left, the next chunk's v to its place.
-  KDA_DEVICE void exchange(bool had_one) {
-    if (had_one) store(chunk);
+  // Once all warps have left o of the chunk before, from its place to memory.
+  KDA_DEVICE void store_last() { store(chunk); }
+  // Then the next chunk's v there, if there is one.
+  KDA_DEVICE void load_next() {
     if (chunks_ > 1) load(tile_ ^ 1, chunks_ > 2 ? chunk : rest_);
   }
 

@@ -162,7 +162,8 @@ class Walk {
     ptx::wgmma_commit();
     wg::read_state<Chain>(o, s_operand, data + image.qd);
     ptx::wgmma_commit();
-    rows_.exchange(had_one);  // while R is on its way
+    if (had_one) rows_.store_last();  // while R is on its way
+    rows_.load_next();
     ptx::wgmma_wait<1>();
     wg::hold(r);
     wg::pack(r_operand, r, tile::Scale<type>());

@@ -32,10 +32,13 @@ class Units {
  public:
   KDA_DEVICE Units(u32 thread, const Place& place, Place::Which which, const abi::Tensor& tensor,
                    i64 origin)
-      : row_(static_cast<int>(thread % 32 / a_row)), stride_(tensor.token * (rows_at_once * 2)) {
+      : row_(static_cast<int>(thread % 32 / a_row)) {
     const u32 column = thread % a_row * 8;
+    i64 token = tensor.token;
+    asm volatile("" : "+l"(token));  // no register holds it, or what follows, from chunk to chunk
+    stride_ = token * (rows_at_once * 2);
     from_ = static_cast<const char*>(tensor.data) +
-            (origin + row_ * tensor.token + thread / 32 * slab + column) * 2;
+            (origin + row_ * token + thread / 32 * slab + column) * 2;
     to_ = place.of(which, 0) + Half::at(static_cast<u32>(row_), column);
   }
 
