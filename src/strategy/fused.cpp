@@ -102,8 +102,8 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   stage.file = "fused/forward.cu";
   stage.entry = "kda_fused_forward";
   tunable::Values factors = values;
-  factors.emplace_back("beside", 1);
   if (makes_slabs(problem)) factors.emplace_back("slabs", 1);
+  factors.emplace_back("beside", 1);
   stage.prelude = compose::prelude(shape, factors);
   stage.threads = static_cast<unsigned>(abi::fused::threads(tuning.groups));
   stage.shared_bytes = static_cast<std::size_t>(abi::fused::layout(shape, tuning.groups).bytes);

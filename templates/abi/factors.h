@@ -12,9 +12,9 @@ constexpr int threads = 128;  // a group
 struct Tuning {
   int groups = 1;        // a block, each with chunks of its own
   int flags = 0;         // 1: one is raised for each chunk, as others wait for it
+  int slabs = 0;         // 1: each warp makes its channels' rows by itself (sm90/slabs)
   int short_tokens = 1;  // as of chunk::PrepareTuning
   int beside = 0;        // 1: a warpgroup of the block walks what they make (strategy fused)
-  int slabs = 0;         // 1: a warp makes its channels' rows by itself (sm90/slabs); the scale is in q
 };
 
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in

@@ -35,7 +35,8 @@ class Units {
       : row_(static_cast<int>(thread % 32 / a_row)) {
     const u32 column = thread % a_row * 8;
     i64 token = tensor.token;
-    asm volatile("" : "+l"(token));  // no register holds it, or what follows, from chunk to chunk
+    // No register holds it, or what follows, from chunk to chunk: in packs there is none left.
+    if constexpr (shape.varlen) asm volatile("" : "+l"(token));
     stride_ = token * (rows_at_once * 2);
     from_ = static_cast<const char*>(tensor.data) +
             (origin + row_ * token + thread / 32 * slab + column) * 2;
