@@ -108,10 +108,9 @@ std::vector<Trial> gates() {
 std::vector<Trial> slabs() {
   using reference::GatePattern;
   std::vector<Trial> out;
-  for (const char* words :
-       {"", "K=64 ", "g=f16 ", "g=f16 beta=f32 ", "lower_bound=-5.15 ", "lower_bound=-5.16 ",
-        "lower_bound=-0.001 ", "lower_bound=-0.0000001 ", "scale=0.001 ", "scale=1024 ",
-        "scale=1025 ", "scale=-1 "})
+  for (const char* words : {"", "K=64 ", "g=f16 ", "g=f16 beta=f32 ", "lower_bound=-5.15 ",
+                            "lower_bound=-5.16 ", "lower_bound=-0.001 ", "lower_bound=-0.0000001 ",
+                            "scale=0.001 ", "scale=1024 ", "scale=1025 ", "scale=-1 "})
     for (const GatePattern gate : {GatePattern::constant, GatePattern::by_token,
                                    GatePattern::by_channel, GatePattern::spike}) {
       reference::InputSpec spec;
@@ -277,9 +276,9 @@ TEST_CASE("fused makes slabs where the gate keeps decays in range", "[strategy]"
   for (const char* words : {"H=64", "H=64 K=64 g=f16", "H=64 lower_bound=-5.15",
                             "H=64 lower_bound=-0.001 scale=1024", "H=64 scale=0.001"})
     CHECK(by_slabs(words));
-  for (const char* words : {"H=64 g=f32", "H=64 gate=softplus", "H=64 gate=log_decay",
-                            "H=64 lower_bound=-5.16", "H=64 lower_bound=-0.0000001",
-                            "H=64 scale=1025", "H=64 scale=0.0009", "H=64 scale=-1"})
+  for (const char* words :
+       {"H=64 g=f32", "H=64 gate=softplus", "H=64 gate=log_decay", "H=64 lower_bound=-5.16",
+        "H=64 lower_bound=-0.0000001", "H=64 scale=1025", "H=64 scale=0.0009", "H=64 scale=-1"})
     CHECK_FALSE(by_slabs(words));
 }
 
@@ -299,8 +298,8 @@ TEST_CASE("fused leaves many checkpoints, by two groups where they are dense", "
 }
 
 TEST_CASE("fused composes where it serves", "[strategy]") {
-  for (const auto& trials :
-       {lengths(), many_parts(), gates(), slabs(), places(), plain(pools()), plain(checkpoints())}) {
+  for (const auto& trials : {lengths(), many_parts(), gates(), slabs(), places(), plain(pools()),
+                             plain(checkpoints())}) {
     const Tally tally = compose_only("fused", trials, "sm_90a", variants());
     CHECK(tally.failed == 0);
     CHECK(tally.refused == 0);

@@ -305,9 +305,9 @@ struct Solve : Group {
     }
   }
 
-  // Of a chunk whose rows are made: Ak in place of Kr, and Aq, once the group has met.  `meanwhile` is done by the warps of
-  // roles 2 and 3 (of a block's only group 3), which have nothing to solve; after_solve by all,
-  // once those are through with it.
+  // Of a chunk whose rows are made: Ak in place of Kr, and Aq, once the group has met.  `meanwhile`
+  // is done by the warps of roles 2 and 3 (of a block's only group 3), which have nothing to solve;
+  // after_solve by all, once those are through with it.
   template <class Meanwhile, class AfterSolve>
   KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
                                const AfterSolve& after_solve) const {

@@ -1,8 +1,9 @@
 // The decays of a warp's slab as log2 sums D from the start of each half of 16 tokens, in the
 // registers where the scores' products want them; and the lengths of the rows of q and k.
 //
-// D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  That rounds L
-// to 2^-12 of itself, where g has had 2^-9; sums and differences of D are then exact to f32.
+// D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  That
+// rounds L to 2^-12 of itself, where g has had 2^-9; sums and differences of D are then exact to
+// f32.
 #pragma once
 
 #include "ptx/ldmatrix.cuh"
@@ -29,7 +30,7 @@ struct Decays : Solve {
   using Raw = tile::Place<Half>;
   KDA_DEVICE Raw raw() const {
     const u32 l = static_cast<u32>(thread) % 32;
-    return {Place(shared, warp).of(Place::k, 0) + Half::at(l % 16, l / 16 * 8)};
+    return {Halves(shared, warp).of(Halves::k, 0) + Half::at(l % 16, l / 16 * 8)};
   }
   // Of a half and 16 channels of it; behind it lies g as far as before it q.
   static constexpr u32 apart = sizeof(Scratch::Slice::q);

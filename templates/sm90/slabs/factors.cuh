@@ -37,8 +37,8 @@ struct Factors : Decays {
         &shared.whole[half][warp * slab + ks * 16 + i / 2 * 8 + 2 * lane().t]);
   }
 
-  // The warp's slab.  One text for both halves and k steps: what four groups and a walk have in turn
-  // must find room in the cache for instructions.  Kr of the first half goes to its end only
+  // The warp's slab.  One text for both halves and k steps: what three groups and a walk have in
+  // turn must find room in the cache for instructions.  Kr of the first half goes to its end only
   // (Solve::to_end).
   template <class Free>
   KDA_DEVICE void build(u32 address, const BoundedGate& gate, float scale, int rows,

@@ -40,8 +40,9 @@ struct Incoming {
   }
 };
 
-// The bounded gate's log2 decays, times `scale` so that small ones are no subnormal f16: lower_bound
-// log2(e) / (1 + exp(-x)) as one reciprocal, which asks for a lower_bound that is not 0.
+// The bounded gate's log2 decays, times `scale` so that small ones are no subnormal f16:
+// lower_bound log2(e) / (1 + exp(-x)) as one reciprocal, which asks for a lower_bound that is not
+// 0.
 struct BoundedGate {
   static constexpr int scale = 4096;
 

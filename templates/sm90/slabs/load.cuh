@@ -8,11 +8,11 @@
 namespace kda::slabs {
 
 // Where a warp's halves of q, k or g stand.
-class Place {
+class Halves {
  public:
   enum Which : u32 { q = 0, k = 1, g = 2 };
 
-  KDA_DEVICE Place(const Scratch& scratch, u32 warp)
+  KDA_DEVICE Halves(const Scratch& scratch, u32 warp)
       : memory_(ptx::shared_address(&scratch.slices[warp][0])) {}
 
   KDA_DEVICE u32 of(Which which, int half) const {
@@ -30,7 +30,7 @@ class Units {
   static_assert(half_tokens % rows_at_once == 0 && rows_at_once % 8 == 0, "one swizzle for all");
 
  public:
-  KDA_DEVICE Units(u32 thread, const Place& place, Place::Which which, const abi::Tensor& tensor,
+  KDA_DEVICE Units(u32 thread, const Halves& halves, Halves::Which which, const abi::Tensor& tensor,
                    i64 origin)
       : row_(static_cast<int>(thread % 32 / a_row)) {
     const u32 column = thread % a_row * 8;
@@ -40,7 +40,7 @@ class Units {
     stride_ = token * (rows_at_once * 2);
     from_ = static_cast<const char*>(tensor.data) +
             (origin + row_ * token + thread / 32 * slab + column) * 2;
-    to_ = place.of(which, 0) + Half::at(static_cast<u32>(row_), column);
+    to_ = halves.of(which, 0) + Half::at(static_cast<u32>(row_), column);
   }
 
   // Starts the copies of whole chunks' rows.
@@ -73,14 +73,14 @@ class Units {
 };
 
 // The same of a tensor in whose layout 16 bytes are not to be had at once.
-KDA_DEVICE void load_elements(int thread, const Place& place, Place::Which which,
+KDA_DEVICE void load_elements(int thread, const Halves& halves, Halves::Which which,
                               const abi::Tensor& tensor, i64 origin, int rows) {
   const u16* data = static_cast<const u16*>(tensor.data) + origin + thread / 32 * slab;
 #pragma unroll 1
   for (int i = thread % 32; i < chunk * slab; i += 32) {
     const int row = i / slab;
     const int column = i % slab;
-    ptx::st_shared_u16(place.of(which, row / half_tokens) +
+    ptx::st_shared_u16(halves.of(which, row / half_tokens) +
                            Half::at(static_cast<u32>(row % half_tokens), static_cast<u32>(column)),
                        row < rows ? data[row * tensor.token + column] : u16(0));
   }
@@ -97,14 +97,14 @@ template <class AnyTile>
 KDA_DEVICE void load_slabs(int thread, const Scratch& scratch, const abi::Inputs& in,
                            const AnyTile& tile, bool by_units) {
   const u32 own = static_cast<u32>(thread);
-  const Place place(scratch, own / 32);
+  const Halves halves(scratch, own / 32);
   const i64 k = tile.k_origin(in);
   const i64 q = tile.q_origin(in);
   const i64 g = tile.g_origin(in);
   if (by_units) {
-    Units of_k(own, place, Place::k, in.k, k);
-    Units of_q(own, place, Place::q, in.q, q);
-    Units of_g(own, place, Place::g, in.g, g);
+    Units of_k(own, halves, Halves::k, in.k, k);
+    Units of_q(own, halves, Halves::q, in.q, q);
+    Units of_g(own, halves, Halves::g, in.g, g);
     if (tile.rows == chunk) {
       of_k.load();
       of_q.load();
@@ -115,9 +115,9 @@ KDA_DEVICE void load_slabs(int thread, const Scratch& scratch, const abi::Inputs
       of_g.load(tile.rows, in.g.data);
     }
   } else {
-    load_elements(thread, place, Place::k, in.k, k, tile.rows);
-    load_elements(thread, place, Place::q, in.q, q, tile.rows);
-    load_elements(thread, place, Place::g, in.g, g, tile.rows);
+    load_elements(thread, halves, Halves::k, in.k, k, tile.rows);
+    load_elements(thread, halves, Halves::q, in.q, q, tile.rows);
+    load_elements(thread, halves, Halves::g, in.g, g, tile.rows);
   }
 }
 

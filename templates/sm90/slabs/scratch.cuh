@@ -22,7 +22,7 @@ struct Scratch {
       float lower[lower_block];
     };
   };
-  Slice slices[4][2];  // [warp][half]
+  Slice slices[4][2];    // [warp][half]
   float whole[2][keys];  // decay over each half
   char inverse[2][Inverse::bytes];
   uint4 below[32];  // f16 operands by lane: minus k k, then perhaps the inverse
