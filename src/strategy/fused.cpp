@@ -121,7 +121,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 }
 
 // A pair's parts: chunk by chunk, and a state in and out for each (measured on an H200: 64 heads of
-// 8192 tokens take 332 us, of 8 x 1024 367; not by slabs 372 and 417). Where that leaves some pair
+// 8192 tokens take 328 us, of 8 x 1024 369; not by slabs 372 and 417). Where that leaves some pair
 // with far more than others parts are cut, and a chunk takes longer (96 heads, not by slabs: 555
 // us, uncut 733; sm90/fused/stream.cuh).
 double estimate(const Problem& problem, const device::Device& device,
