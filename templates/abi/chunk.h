@@ -105,8 +105,8 @@ constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) 
 // starts; nothing is written to what lies between.  What only outputs need comes first, so that a
 // chain brings what it reads by one copy.
 struct Image {
-  int qd;       // [C, K]  q * exp(P), not scaled
-  int aq;       // [C, C]  Aqk M diag(beta), not scaled
+  int qd;       // [C, K]  q * exp(P), not scaled; in strategy fused, by slabs, times the scale
+  int aq;       // [C, C]  Aqk M diag(beta), likewise
   int kd;       // [C, K]  k * exp(P)
   int ak;       // [C, K]  (M diag(beta))^T (k * exp(Pn - P))
   int ak_rest;  // [C, K]  what rounding Ak lost; if writes_twice

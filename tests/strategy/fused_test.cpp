@@ -307,7 +307,7 @@ TEST_CASE("fused composes where it serves", "[strategy]") {
 }
 
 // The bug: strides of q, k and g, held from chunk to chunk, were 44 bytes of spills in packs, which
-// took 1% to 3% longer for it.
+// took 2% to 4% longer for it.
 TEST_CASE("fused does not spill", "[strategy][compile]") {
   const Scratch cache;
   std::vector<Problem> problems;

@@ -45,7 +45,8 @@ struct AnyGateScratch {
   union {
     struct {
       char inverse[2][Inverse::bytes];  // [half]
-      uint4 below[32];                  // f16 operands by lane: minus k k, then perhaps the inverse
+      uint4 below[32];                  // f16 operands by lane: Solve::minus_kk_below, then perhaps
+                                        // invert_below
       uint4 qk[3][32];                  // f16 A operands: first half, second half, below
     };
     uint4 k_after[4][k_steps][32];  // [warp]: k of the first half to its end, by lane

@@ -1,6 +1,6 @@
 // Kd, Qd and Kr of a chunk and the scores between its tokens, where the gate keeps every half of a
 // chunk in range of an anchor at its start (Tuning::slabs): as sm90/factors/scores.cuh, but each
-// warp has the decays of its channels in registers.  q comes times the scale.
+// warp has the decays of its channels in registers.  Qd, and so Aq, come times a scale.
 #pragma once
 
 #include "ptx/bulk.cuh"

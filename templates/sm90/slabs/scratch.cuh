@@ -25,7 +25,7 @@ struct Scratch {
   Slice slices[4][2];    // [warp][half]
   float whole[2][keys];  // decay over each half
   char inverse[2][Inverse::bytes];
-  uint4 below[32];  // f16 operands by lane: minus k k, then perhaps the inverse
+  uint4 below[32];  // f16 operands by lane: Solve::minus_kk_below
   union {
     uint4 qk[3][32];             // f16 A operands: first half, second half, below
     float squares[chunk][2][4];  // of k and q, a share a warp
