@@ -2,6 +2,7 @@
 // Plain data; it knows neither NVRTC nor the driver.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/tensor_box.hpp"
 #include "kda/kda.hpp"
 #include "tunable/space.hpp"
 
@@ -22,11 +24,20 @@ struct Run {
 
 // What bind decides for that call.
 struct Launch {
-  static constexpr std::size_t kMaxArgs = 1024;
+  static constexpr std::size_t kMaxArgs = 2048;
 
   unsigned grid[3] = {0, 1, 1};  // grid[0] = 0: nothing to launch
-  alignas(64) std::byte args[kMaxArgs];
+  alignas(128) std::byte args[kMaxArgs];
   std::size_t args_bytes = 0;
+
+  // Tensors whose maps (abi/tensor_map.h) are to be written into args before they are launched.
+  struct Map {
+    std::size_t at = 0;  // bytes
+    TensorBox tensor;
+  };
+  static constexpr std::size_t kMaxMaps = 5;
+  std::array<Map, kMaxMaps> maps;
+  std::size_t map_count = 0;
 
   template <class Args>
   void set(const Args& value) {
@@ -34,6 +45,7 @@ struct Launch {
     std::memcpy(args, &value, sizeof value);
     args_bytes = sizeof value;
   }
+  void add_map(std::size_t at, const TensorBox& tensor) { maps[map_count++] = {at, tensor}; }
 };
 
 struct Stage {

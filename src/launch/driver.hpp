@@ -28,6 +28,7 @@ namespace kda::launch {
   REQUIRED(MemcpyHtoDAsync) REQUIRED(MemcpyDtoHAsync) REQUIRED(MemcpyDtoDAsync)                   \
   REQUIRED(MemsetD8) REQUIRED(MemsetD16) REQUIRED(MemsetD32)                                      \
   REQUIRED(MemsetD8Async) REQUIRED(MemsetD16Async) REQUIRED(MemsetD32Async)                       \
+  REQUIRED(TensorMapEncodeTiled)                                                                  \
   REQUIRED(StreamCreate) REQUIRED(StreamDestroy) REQUIRED(StreamSynchronize)                      \
   REQUIRED(StreamWaitEvent) REQUIRED(StreamIsCapturing)                                           \
   REQUIRED(ThreadExchangeStreamCaptureMode)                                                       \

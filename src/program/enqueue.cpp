@@ -4,6 +4,7 @@
 #include <array>
 
 #include "launch/graph_pool.hpp"
+#include "launch/tensor_map.hpp"
 #include "program/program.hpp"
 
 namespace kda::program {
@@ -20,6 +21,16 @@ launch::Geometry geometry_of(const compose::Stage& stage, const compose::Launch&
           stage.overlaps_previous};
 }
 
+// The stage's arguments for a call.
+Status bind(const compose::Stage& stage, const compose::Run& call, compose::Launch& launch) {
+  stage.bind(call, launch);
+  for (std::size_t i = 0; i < launch.map_count; ++i) {
+    const compose::Launch::Map& map = launch.maps[i];
+    if (Status status = launch::encode(map.tensor, launch.args + map.at); !status) return status;
+  }
+  return {};
+}
+
 Status enqueue(const Kernel& kernel, const compose::Launch& launch, CUstream_st* stream) {
   if (launch.grid[0] == 0) return {};
   return launch::enqueue(kernel.module, geometry_of(kernel.stage, launch), launch.args, stream);
@@ -31,7 +42,7 @@ Status enqueue_at_once(const Program& program, const compose::Run& call, CUstrea
   std::array<launch::GraphPool::Call, kMostAtOnce> calls;
   const std::size_t count = program.kernels.size();
   for (std::size_t i = 0; i < count; ++i) {
-    program.kernels[i].stage.bind(call, launches[i]);
+    if (Status status = bind(program.kernels[i].stage, call, launches[i]); !status) return status;
     calls[i] = {launches[i].grid, launches[i].args};
   }
   if (program.graphs->launch({calls.data(), count}, stream)) return {};
@@ -56,7 +67,7 @@ Status enqueue(const Program& program, const compose::Run& call, CUstream_st* st
   if (program.graphs != nullptr) return enqueue_at_once(program, call, stream);
   for (const Kernel& kernel : program.kernels) {
     compose::Launch launch;
-    kernel.stage.bind(call, launch);
+    if (Status status = bind(kernel.stage, call, launch); !status) return status;
     if (Status status = enqueue(kernel, launch, stream); !status) return status;
   }
   return {};

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "abi/fused.h"
 #include "compose/prelude.hpp"
@@ -15,6 +17,7 @@
 #include "strategy/chunk_factors.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/tensor_box.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -77,6 +80,54 @@ class CutSlices {
   std::size_t states_, ready_;
 };
 
+// A run's tensors as the copy engine takes them (abi/fused.h).
+class Maps {
+ public:
+  Maps(const Problem& problem, const abi::Inputs& in, const abi::Outputs& out) {
+    const Extent values = extent(problem, in, problem.value_heads, problem.value_dim);
+    constexpr int kTokens = abi::factors::chunk;
+    constexpr Slabs kColumns = {.channels = abi::fused::columns, .count = 1};
+    v_ = box_of(in.v, values, kColumns, kTokens);
+    o_ = box_of(out.o, values, kColumns, kTokens);
+    if (!makes_slabs(problem)) return;
+    const abi::Shape shape = problem::shape_of(problem);
+    const Slabs slabs = {.channels = abi::factors::slab(shape),
+                         .count = abi::factors::slabs_a_box(shape)};
+    const Extent keys = extent(problem, in, problem.heads, problem.key_dim);
+    q_ = box_of(in.q, keys, slabs, kTokens);
+    k_ = box_of(in.k, keys, slabs, kTokens);
+    g_ = box_of(in.g, extent(problem, in, problem.value_heads, problem.key_dim), slabs, kTokens);
+  }
+
+  void tell(abi::fused::Args& args) const {
+    args.maps = v_ && o_;
+    args.raw.present = q_ && k_ && g_;
+  }
+
+  void add_to(Launch& launch) const {
+    using abi::fused::Args;
+    if (v_ && o_) {
+      launch.add_map(offsetof(Args, v), *v_);
+      launch.add_map(offsetof(Args, o), *o_);
+    }
+    if (q_ && k_ && g_) {
+      launch.add_map(offsetof(Args, raw.q), *q_);
+      launch.add_map(offsetof(Args, raw.k), *k_);
+      launch.add_map(offsetof(Args, raw.g), *g_);
+    }
+  }
+
+ private:
+  static Extent extent(const Problem& problem, const abi::Inputs& in, int heads, int channels) {
+    return {.channels = channels,
+            .heads = heads,
+            .tokens = problem.varlen ? in.tokens : in.length,
+            .sequences = problem.varlen ? 1 : in.sequences};
+  }
+
+  std::optional<TensorBox> v_, o_, q_, k_, g_;
+};
+
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
                                        const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
@@ -112,9 +163,13 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   stage.bind = [problem, cuts, pairs = pairs_of(device)](const Run& run, Launch& launch) {
     const std::int64_t wanted = std::min(parts_of(problem, run.forward.sequences), pairs);
     launch.grid[0] = static_cast<unsigned>(wanted) * abi::fused::blocks;
-    launch.set(abi::fused::Args{.in = problem::inputs_of(problem, run.forward),
-                                .out = problem::outputs_of(problem, run.forward),
-                                .cuts = cuts.at(run.workspace)});
+    abi::fused::Args args{.in = problem::inputs_of(problem, run.forward),
+                          .out = problem::outputs_of(problem, run.forward),
+                          .cuts = cuts.at(run.workspace)};
+    const Maps maps(problem, args.in, args.out);
+    maps.tell(args);
+    launch.set(args);
+    maps.add_to(launch);
   };
   recipe.stages.push_back(std::move(stage));
   return recipe;

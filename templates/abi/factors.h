@@ -3,6 +3,7 @@
 
 #include "abi/chunk.h"
 #include "abi/shape.h"
+#include "abi/tensor_map.h"
 
 namespace kda::abi::factors {
 
@@ -35,6 +36,14 @@ constexpr int buffer_bytes(const Shape& shape, int groups) {
 // What the group works in, the larger of AnyGateScratch (sm90/factors) and Scratch (sm90/slabs),
 // which assert that it is enough.  At K = 128 strategy fused has 80 bytes to spare.
 constexpr int scratch_bytes = 28832;
+
+// q, k and g of a run, a warp's channels a slab, in boxes of a chunk's tokens.
+struct RawMaps {
+  TensorMap q, k, g;
+  bool present = false;  // whether their layouts can have them
+};
+constexpr int slab(const Shape& shape) { return shape.key_dim / 4; }  // channels a warp
+constexpr int slabs_a_box(const Shape& shape) { return shape.key_dim == 128 ? 4 : 1; }
 
 // Dynamic shared memory of a group.
 constexpr int group_bytes(const Shape& shape, int groups) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "abi/factors.h"
+#include "abi/tensor_map.h"
 #include "abi/tunable.h"
 
 namespace kda::abi::fused {
@@ -16,9 +17,8 @@ constexpr Tunable<Tuning> tunables[] = {
     {"groups", &Tuning::groups, {2, 3}, "groups of 4 warps a block that make factors"},
 };
 
-constexpr int blocks = 2;          // a cluster
-constexpr int columns = 64;        // V columns a block
-constexpr int values_at_once = 2;  // chunks of v in shared memory
+constexpr int blocks = 2;    // a cluster
+constexpr int columns = 64;  // V columns a block
 
 // Problems that it serves, of those that groups serve.
 constexpr bool serves(const Shape& shape) {
@@ -44,14 +44,14 @@ struct Layout {
   int arriving;  // chunks that the other block has made
   int slots;     // how many, and bytes of each
   int slot;
-  int values;  // v, then o, of `values_at_once` chunks
+  int values;  // v of a chunk, and o of one
   int bytes;
 };
-constexpr int barrier_bytes = 128;
-constexpr int memory_bytes = 144;  // what a group remembers, behind its scratch
+constexpr int barrier_bytes = 144;
+constexpr int memory_bytes = 160;  // what a group remembers, behind its scratch
 constexpr Layout layout(const Shape& shape, int groups) {
   constexpr int limit = 227 * 1024;
-  constexpr int values = values_at_once * factors::chunk * columns * 2;
+  constexpr int values = 2 * factors::chunk * columns * 2;
   Layout l{};
   l.arriving = groups * factors::group_bytes(shape, 2);
   l.barriers = l.arriving - barrier_bytes;
@@ -84,6 +84,9 @@ struct Args {
   Inputs in;
   Outputs out;
   Cuts cuts;
+  TensorMap v, o;     // of in.v and out.o: a block's columns a slab, boxes of a chunk
+  bool maps = false;  // whether their layouts can have them
+  factors::RawMaps raw;
 };
 
 }  // namespace kda::abi::fused

@@ -23,6 +23,14 @@ KDA_DEVICE void mbarrier_arrive_remote(u32 mapped) {
                : "memory");
 }
 
+// The same, and announces `bytes` that copies will bring.
+KDA_DEVICE void mbarrier_arrive_expecting_remote(u32 mapped, u32 bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(mapped),
+      "r"(bytes)
+      : "memory");
+}
+
 // From this block's shared memory to another's, whose barrier counts the bytes; a multiple of 16.
 KDA_DEVICE void bulk_push(u32 mapped, u32 shared, u32 bytes, u32 mapped_barrier) {
   asm volatile(

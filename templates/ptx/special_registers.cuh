@@ -13,6 +13,13 @@ KDA_DEVICE u32 thread_now() {
   return r;
 }
 
+// gridDim.x
+KDA_DEVICE u32 blocks_now() {
+  u32 r;
+  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(r));
+  return r;
+}
+
 // blockIdx.x
 KDA_DEVICE u32 block_now() {
   u32 r;

@@ -2,6 +2,9 @@
 // length, gate and place, and parts that are cut between pairs.
 #include "strategy/fused.hpp"
 
+#include <array>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,6 +126,11 @@ std::vector<Trial> slabs() {
       std::swap(spec.gate_value, spec.gate_other);
       out.push_back(trial(std::string("gate=bounded V=128 HV=2 ") + words, {77, 77}, spec));
     }
+  // Whose A_log leaves nothing of g: what does not exist must not decay even so.
+  reference::InputSpec still;
+  still.A_log_value = -200;
+  for (const char* words : {"", "varlen=1 ", "g=f16 "})
+    out.push_back(trial(std::string("gate=bounded V=128 HV=2 ") + words, {77, 77}, still));
   return out;
 }
 
@@ -140,6 +148,18 @@ std::vector<Trial> places() {
   out.push_back(one);
   one.cu_seqlens = {0, 300, 100, 120, 5000};
   out.push_back(one);
+  // Without packs the copy engine knows where sequences end.
+  for (const char* words : {"K=128 V=128 HV=4", "K=64 V=128", "K=128 V=256 g=f32"}) {
+    Trial dense = trial(words, {300, 300});
+    for (const Layout layout :
+         {Layout::contiguous, Layout::heads_first, Layout::sliced, Layout::gapped}) {
+      dense.layout = layout;
+      out.push_back(dense);
+    }
+    dense.layout = Layout::contiguous;
+    dense.misaligned_o = 1;  // v comes by the engine's help only where o leaves by it
+    out.push_back(dense);
+  }
   Trial odd = trial("K=64 V=128 g=f32", {260});
   odd.misaligned_o = 1;
   out.push_back(odd);
@@ -218,6 +238,60 @@ TEST_CASE("fused launches a pair of blocks a part, no more than the device has",
   CHECK(blocks("T=8192 H=64 N=8") == 2 * kPairs);
   CHECK(blocks("T=8192 H=1 N=3 varlen=1") == 6);
   CHECK(blocks("T=1 H=1") == 2);
+}
+
+TEST_CASE("fused has its rows copied by the engine where the layouts allow it", "[strategy]") {
+  const auto launch_of = [](const char* words, void (*change)(Forward&)) {
+    const Problem problem = problem_in_words(words);
+    const auto recipe = compose_with(problem);
+    REQUIRE(recipe);
+    Forward forward{.tokens = problem.max_tokens, .sequences = problem.max_sequences};
+    problem::fill_strides(problem, forward);
+    change(forward);
+    compose::Launch launch;
+    recipe->stages[0].bind({forward, nullptr}, launch);
+    return launch;
+  };
+  const auto args_of = [](const compose::Launch& launch) {
+    abi::fused::Args args;
+    REQUIRE(launch.args_bytes == sizeof args);
+    std::memcpy(&args, launch.args, sizeof args);
+    return args;
+  };
+  const auto places = [](const compose::Launch& launch) {
+    std::vector<std::size_t> out;
+    for (std::size_t i = 0; i < launch.map_count; ++i) out.push_back(launch.maps[i].at);
+    return out;
+  };
+  using abi::fused::Args;
+  const std::vector<std::size_t> values = {offsetof(Args, v), offsetof(Args, o)};
+  const std::vector<std::size_t> raw = {offsetof(Args, raw.q), offsetof(Args, raw.k),
+                                        offsetof(Args, raw.g)};
+  const auto nothing = [](Forward&) {};
+
+  const compose::Launch all = launch_of("T=600 N=2 H=2 HV=4 V=256", nothing);
+  CHECK(args_of(all).maps);
+  CHECK(args_of(all).raw.present);
+  auto both = values;
+  both.insert(both.end(), raw.begin(), raw.end());
+  CHECK(places(all) == both);
+  CHECK(all.maps[0].tensor.sizes == std::array<std::uint64_t, 5>{64, 300, 4, 4, 2});
+  CHECK(all.maps[0].tensor.box == std::array<std::uint32_t, 5>{64, 32, 1, 1, 1});
+  CHECK(all.maps[2].tensor.sizes == std::array<std::uint64_t, 5>{32, 300, 4, 2, 2});
+  CHECK(all.maps[2].tensor.box == std::array<std::uint32_t, 5>{32, 32, 4, 1, 1});
+  CHECK(all.maps[4].tensor.sizes == std::array<std::uint64_t, 5>{32, 300, 4, 4, 2});
+
+  const compose::Launch pack = launch_of("T=600 N=3 H=2 K=64 varlen=1", nothing);
+  CHECK(pack.maps[0].tensor.sizes == std::array<std::uint64_t, 5>{64, 600, 2, 2, 1});
+  CHECK(pack.maps[2].tensor.box == std::array<std::uint32_t, 5>{16, 32, 1, 1, 1});
+
+  CHECK(places(launch_of("T=600 H=2 g=f32", nothing)) == values);  // no slabs
+  const compose::Launch odd_g = launch_of("T=600 H=2", [](Forward& f) { ++f.g_strides.token; });
+  CHECK(places(odd_g) == values);
+  CHECK_FALSE(args_of(odd_g).raw.present);
+  const compose::Launch odd_o = launch_of("T=600 H=2", [](Forward& f) { ++f.o_strides.token; });
+  CHECK(places(odd_o) == raw);
+  CHECK_FALSE(args_of(odd_o).maps);
 }
 
 TEST_CASE("fused wants a state a pair, for parts that are cut, and no more", "[strategy]") {

@@ -145,6 +145,21 @@ CUresult pool_create(CUmemoryPool* pool, const CUmemPoolProps*) {
   *pool = handle<CUmemoryPool>(0x400U + static_cast<unsigned>(++fake->pools));
   return CUDA_SUCCESS;
 }
+// A map's bytes are its number among all, counted from 1.
+CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
+                const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  if (fake->encode_result != CUDA_SUCCESS) return fake->encode_result;
+  fake->tensor_maps.push_back({type,
+                               data,
+                               {sizes, sizes + rank},
+                               {strides, strides + rank - 1},
+                               {box, box + rank},
+                               swizzle});
+  std::memset(map, static_cast<int>(fake->tensor_maps.size()), sizeof *map);
+  return CUDA_SUCCESS;
+}
 CUresult pool_set(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_SUCCESS; }
 CUresult pool_allocate(CUdeviceptr* at, std::size_t bytes, CUmemoryPool pool, CUstream) {
   if (reinterpret_cast<std::uintptr_t>(pool) <=
@@ -287,6 +302,7 @@ void* find(const char* name) {
       row<"cuFuncGetAttribute", function_attribute>(),
       row<"cuLaunchKernelEx", launch>(),
       row<"cuMemPoolCreate", pool_create>(),
+      row<"cuTensorMapEncodeTiled", encode>(),
       row<"cuMemPoolSetAttribute", pool_set>(),
       row<"cuMemAllocFromPoolAsync", pool_allocate>(),
       row<"cuMemFreeAsync", free_async>(),

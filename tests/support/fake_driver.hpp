@@ -28,6 +28,7 @@ class FakeDriver {
   CUresult launch_result = CUDA_SUCCESS;
   CUresult set_result = CUDA_SUCCESS;       // of a kept graph's arguments
   CUresult allocate_result = CUDA_SUCCESS;  // from pools
+  CUresult encode_result = CUDA_SUCCESS;    // of tensor maps
   bool capturing = false;                   // any stream but those of our own captures
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // of the threads
   std::string missing;                                               // this call does not exist
@@ -60,7 +61,15 @@ class FakeDriver {
   CUcontext context_of_load = nullptr;
   std::vector<Attribute> attributes;
   std::vector<Launch> launches;  // those of graphs too
-  int streams = 0;               // not destroyed yet
+  struct TensorMap {
+    CUtensorMapDataType type;
+    const void* data;
+    std::vector<cuuint64_t> sizes, strides;
+    std::vector<cuuint32_t> box;
+    CUtensorMapSwizzle swizzle;
+  };
+  std::vector<TensorMap> tensor_maps;
+  int streams = 0;  // not destroyed yet
   FakeGraphs graphs;
 
   // Contexts it hands out: a device's primary, and one that the application made.

@@ -6,12 +6,10 @@
 
 namespace kda {
 
-// A warp's share of the scores' sums, of half the tokens, as its lanes hold them.
-struct ScoreSums {
-  float4 left[2][32];   // k k and q k: columns 0-7 of the diagonal block
-  float2 right[2][32];  // rows 8-15 of its columns 8-15
-  float4 below[2][32];  // columns 0-7 and 8-15 of the block below: k k here or q k (half 1)
-};
+// A warp's share of the scores' sums, as its lanes hold them.
+using LeftSums = float4[2][32];   // k k and q k of a half: columns 0-7 of the diagonal block
+using RightSums = float2[2][32];  // rows 8-15 of its columns 8-15
+using BelowSums = float4[2][32];  // columns 0-7 and 8-15 of the block below, k k or q k
 
 // What a walking group's leader remembers (store.cuh), as no register is left to hold it.
 struct Departure {
@@ -30,7 +28,11 @@ struct AnyGateScratch {
   // A warp's part of half the tokens: raw g and then D of its slab, then its score sums.
   union Slice {
     float decay[half_tokens][pitch];
-    ScoreSums sums;
+    struct {
+      LeftSums left;
+      RightSums right;
+      BelowSums below;  // k k with the first half, q k with the second
+    };
   };
   Slice slices[4][2];  // [warp][half]
   union {
@@ -55,7 +57,9 @@ struct AnyGateScratch {
   float beta[chunk];
   Departure departure;
 
-  KDA_DEVICE ScoreSums& sums(int warp, int half) { return slices[warp][half].sums; }
+  KDA_DEVICE LeftSums& left(int warp, int half) { return slices[warp][half].left; }
+  KDA_DEVICE RightSums& right(int warp, int half) { return slices[warp][half].right; }
+  KDA_DEVICE BelowSums& below_sums(int warp, int which) { return slices[warp][which].below; }
   // beta_i k_i k_j of a diagonal 8 x 8 block: [column * 8 + row].
   KDA_DEVICE float* lower(int block) { return lowers[block]; }
 };

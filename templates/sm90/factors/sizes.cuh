@@ -33,7 +33,7 @@ using Factor = tile::Shared<abi::DType::bf16, chunk, keys>;
 using Square = tile::Shared<abi::DType::bf16, chunk, chunk>;
 static_assert(image.aq == Factor::bytes && image.kd - image.aq == Square::bytes);
 
-constexpr int slab = keys / 4;      // channels a warp
+constexpr int slab = abi::factors::slab(shape);
 constexpr int k_steps = slab / 16;  // of its products
 constexpr int pitch = slab + 8;     // floats a token of D, so that lanes meet every bank
 constexpr int half_tokens = 16;

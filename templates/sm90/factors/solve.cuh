@@ -23,20 +23,21 @@ struct Solve : Group {
 
   // The warp's share of a half's scores.
   KDA_DEVICE void hand_in(int half, const Diagonal& sums) const {
-    ScoreSums& to = shared.sums(warp, half);
     const int l = number_in_warp();
-    to.left[0][l] = four(sums.kk[0]);
-    to.left[1][l] = four(sums.qk[0]);
-    to.right[0][l] = make_float2(sums.kk[1][2], sums.kk[1][3]);
-    to.right[1][l] = make_float2(sums.qk[1][2], sums.qk[1][3]);
+    LeftSums& left = shared.left(warp, half);
+    left[0][l] = four(sums.kk[0]);
+    left[1][l] = four(sums.qk[0]);
+    RightSums& right = shared.right(warp, half);
+    right[0][l] = make_float2(sums.kk[1][2], sums.kk[1][3]);
+    right[1][l] = make_float2(sums.qk[1][2], sums.qk[1][3]);
   }
   // Of those below the halves.
   KDA_DEVICE void hand_in_below(const float (&kk)[2][4], const float (&qk)[2][4]) const {
     const int l = number_in_warp();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      shared.sums(warp, 0).below[i][l] = four(kk[i]);
-      shared.sums(warp, 1).below[i][l] = four(qk[i]);
+      shared.below_sums(warp, 0)[i][l] = four(kk[i]);
+      shared.below_sums(warp, 1)[i][l] = four(qk[i]);
     }
   }
 
@@ -46,20 +47,20 @@ struct Solve : Group {
   static KDA_DEVICE float4 minus(float4 x) { return make_float4(-x.x, -x.y, -x.z, -x.w); }
   KDA_DEVICE float4 total_left(int half, int which) const {
     const int l = number_in_warp();
-    return plus(plus(shared.sums(0, half).left[which][l], shared.sums(1, half).left[which][l]),
-                plus(shared.sums(2, half).left[which][l], shared.sums(3, half).left[which][l]));
+    return plus(plus(shared.left(0, half)[which][l], shared.left(1, half)[which][l]),
+                plus(shared.left(2, half)[which][l], shared.left(3, half)[which][l]));
   }
   KDA_DEVICE float4 total_below(int which, int i) const {
     const int l = number_in_warp();
-    return plus(plus(shared.sums(0, which).below[i][l], shared.sums(1, which).below[i][l]),
-                plus(shared.sums(2, which).below[i][l], shared.sums(3, which).below[i][l]));
+    return plus(plus(shared.below_sums(0, which)[i][l], shared.below_sums(1, which)[i][l]),
+                plus(shared.below_sums(2, which)[i][l], shared.below_sums(3, which)[i][l]));
   }
   KDA_DEVICE float2 total_right(int half, int which) const {
     const int l = number_in_warp();
     float2 x = make_float2(0.0F, 0.0F);
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
-      const float2 y = shared.sums(w, half).right[which][l];
+      const float2 y = shared.right(w, half)[which][l];
       x = make_float2(x.x + y.x, x.y + y.y);
     }
     return x;
@@ -91,15 +92,17 @@ struct Solve : Group {
 
   KDA_DEVICE Inverse inverse(int half) const { return Inverse(shared.inverse[half]); }
 
-  // M diag(beta) of both halves, M = (I + L)^-1, L = strictly lower beta_i k_i k_j; warp 0. Forward
-  // substitution in f32 in each 8 x 8 diagonal block, a lane a column; then the block below the
-  // two, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)).
-  KDA_DEVICE void invert() const {
+  // M diag(beta) of `count` halves from `first` on, M = (I + L)^-1, L = strictly lower beta_i k_i
+  // k_j; one warp.  Forward substitution in f32 in each 8 x 8 diagonal block, a lane a column; then
+  // the block below the two, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)).
+  template <int count>
+  KDA_DEVICE void invert(int first_half) const {
     const tile::Lane lane = this->lane();
     const int l = number_in_warp();
-    u32 kk_lower[2];
+    u32 kk_lower[count];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < count; ++i) {
+      const int half = first_half + i;
       const float4 left = total_left(half, 0);
       const float2 right = total_right(half, 0);
       const float beta0 = shared.beta[half * half_tokens + lane.g];
@@ -111,10 +114,10 @@ struct Solve : Group {
       float* second = shared.lower(2 * half + 1) + at;
       second[0] = right.x * beta1;
       second[8] = right.y * beta1;
-      kk_lower[half] = F16::pack(left.z, left.w);
+      kk_lower[i] = F16::pack(left.z, left.w);
     }
     __syncwarp();
-    const int block = l / 8;
+    const int block = 2 * first_half + l / 8 % (2 * count);
     const int column = l % 8;
     float x[8];
 #pragma unroll
@@ -133,22 +136,24 @@ struct Solve : Group {
     }
     const int first = block % 2 * 8;
     const float beta = shared.beta[block * 8 + column];
+    if (l < 16 * count) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      inverse(block / 2)(first + i, first + column) = F16::from_float(x[i] * beta);
+      for (int i = 0; i < 8; ++i) {
+        inverse(block / 2)(first + i, first + column) = F16::from_float(x[i] * beta);
+      }
     }
-    if (l < 16) {
-      *reinterpret_cast<uint4*>(&inverse(l / 8)(l % 8, 8)) = make_uint4(0, 0, 0, 0);
+    if (l < 8 * count) {
+      *reinterpret_cast<uint4*>(&inverse(first_half + l / 8)(l % 8, 8)) = make_uint4(0, 0, 0, 0);
     }
     __syncwarp();
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const Inverse m = inverse(half);
+    for (int i = 0; i < count; ++i) {
+      const Inverse m = inverse(first_half + i);
       const auto at = [&](int row, int col) -> u32& {
         return m.pair(row + lane.g, col + 2 * lane.t);
       };
       float c[4] = {};
-      ptx::mma_m16n8k8_f16(c, ptx::movmatrix_trans(at(0, 0)), 0, kk_lower[half]);
+      ptx::mma_m16n8k8_f16(c, ptx::movmatrix_trans(at(0, 0)), 0, kk_lower[i]);
       float d[4] = {};
       ptx::mma_m16n8k8_f16(d, F16::pack(c[0], c[1]), 0, at(8, 8));
       at(8, 0) = ptx::movmatrix_trans(F16::pack(-d[0], -d[1]));
@@ -285,23 +290,24 @@ struct Solve : Group {
     }
   }
 
-  // Between two meetings of the group; two of the warps may have something else to do.
+  // Between two meetings of the group; a warp or two have something else to do.
   template <class Meanwhile>
   KDA_DEVICE void solve(const Meanwhile& meanwhile) const {
     const int lane = number_in_warp();
-    if (role() == 0) {
-      invert();
-    } else if (role() == 1) {
+    const int role = this->role();
+    if (role == 0 || (role == 3 && each_inverts)) {
+      invert<each_inverts ? 1 : 2>(role == 0 ? 0 : 1);
+    } else if (role == 1) {
       shared.below[lane] = minus_kk_below();
       shared.qk[0][lane] = diagonal_operand(0);
       shared.qk[1][lane] = diagonal_operand(1);
       shared.qk[2][lane] = qk_below();
-    } else if (role() == 3 || tune.groups > 1) {
+    } else if (role == 3 || tune.groups > 1) {
       meanwhile();
     }
     if constexpr (!each_inverts) {
       meet();
-      if (role() == 0) shared.below[lane] = invert_below();
+      if (role == 0) shared.below[lane] = invert_below();
     }
   }
 

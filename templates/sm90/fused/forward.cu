@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1
   ptx::cluster_meet();
   if (threadIdx.x < abi::factors::threads * tune.groups) {
     ptx::give_up_registers<abi::fused::group_registers(tune.groups)>();
-    fused::make(shared, pair, args.in, line);
+    fused::make(shared, pair, args, line);
   } else {
     ptx::take_registers<abi::fused::walk_registers(tune.groups)>();
     fused::Walk walk(pair, args);

@@ -8,20 +8,19 @@
 namespace kda::fused {
 
 // A thread of a group; `shared` is the block's memory.
-KDA_DEVICE void make(char* shared, const Pair& pair, const abi::Inputs& in, const Line& line) {
+KDA_DEVICE void make(char* shared, const Pair& pair, const abi::fused::Args& args,
+                     const Line& line) {
   using Maker = either<tune.slabs != 0, BySlab, ByGroup>;
   Maker maker(shared, Group::number());
-  maker.begin(in, line);
+  maker.begin(args.in, line);
   u32 round = 0;
   typename Maker::Raw raw;
-  maker.load(raw, in, maker.memory.places[0]);
+  maker.load_first(pair, args, raw);
 #pragma unroll 1
-  for (;;) {
-    Maker now(shared, static_cast<int>(ptx::thread_now() / Group::threads));
-    if (now.memory.places[round].rows == 0) break;
+  while (maker.memory.places[round].rows != 0) {
     // What follows from it is found anew for each chunk: no register is left to hold it.
-    now.thread = static_cast<int>(ptx::thread_now() % Group::threads);
-    now.make(pair, in, line, raw, round);
+    maker.thread = static_cast<int>(ptx::thread_now() % Group::threads);
+    maker.make(pair, args, line, raw, round);
     round ^= 1;
   }
 }

@@ -13,15 +13,15 @@ struct ByGroup : Maker<Factors> {
   using Maker::Maker;
   using Raw = Incoming;
 
-  // What is wanted of a place early: the gate's constants and beta in registers, g on its way.
-  KDA_DEVICE void load(Raw& raw, const abi::Inputs& in, const Place& place) const {
-    raw.load(thread, in, place);
-    load_gate(thread, shared, in, place);
+  // What is wanted of the first chunk early.
+  KDA_DEVICE void load_first(const Pair&, const abi::fused::Args& args, Raw& raw) const {
+    load(raw, args.in, memory.places[0]);
   }
 
   // The chunk at hand, and the place of the next.
-  KDA_DEVICE void make(const Pair& pair, const abi::Inputs& in, const Line& line, Raw& raw,
+  KDA_DEVICE void make(const Pair& pair, const abi::fused::Args& args, const Line& line, Raw& raw,
                        u32 round) {
+    const abi::Inputs& in = args.in;
     const u32 address = pair.image(group);
     const Place& here = memory.places[round];
     Keys k;
@@ -37,7 +37,16 @@ struct ByGroup : Maker<Factors> {
     __syncwarp();
     forget();
     make_rows(buffer, address, strong);
-    end(pair, in, line, round, [&](const Place& next) { load(raw, in, next); });
+    end(
+        pair, in, line, round, [](const Place&) {},
+        [&](const Place& next) { load(raw, in, next); });
+  }
+
+ private:
+  // The gate's constants and beta in registers, g on its way.
+  KDA_DEVICE void load(Raw& raw, const abi::Inputs& in, const Place& place) const {
+    raw.load(thread, in, place);
+    load_gate(thread, shared, in, place);
   }
 };
 

@@ -9,32 +9,45 @@ namespace kda::fused {
 
 struct BySlab : Maker<slabs::Factors> {
   using Maker::Maker;
-  using Raw = slabs::Incoming;
+  using Raw = slabs::BoundedGate;  // of the head at hand
 
-  KDA_DEVICE void begin(const abi::Inputs& in, const Line& line) {
-    if (thread == 0) memory.by_units = slabs::loads_units(in);
-    Maker::begin(in, line);
-  }
-
-  // What is wanted of a place early: the gate's constants and beta in registers, rows on their way.
-  KDA_DEVICE void load(Raw& raw, const abi::Inputs& in, const Place& place) const {
-    raw.load(thread, in, place);
-    slabs::load_slabs(thread, shared, in, place, memory.by_units);
+  // What is wanted of the first chunk early.
+  KDA_DEVICE void load_first(const Pair& pair, const abi::fused::Args& args, Raw& gate) const {
+    const Place& first = memory.places[0];
+    gate.load(thread, args.in, first.head);
+    if (thread < chunk) shared.beta[thread] = slabs::write_strength(thread, args.in, first);
+    load(pair).start(role(), args.raw, first);
+    if (!args.raw.present) load(pair).by_hand(args.in, first);
   }
 
   // The chunk at hand, and the place of the next.
-  KDA_DEVICE void make(const Pair& pair, const abi::Inputs& in, const Line& line, Raw& raw,
+  KDA_DEVICE void make(const Pair& pair, const abi::fused::Args& args, const Line& line, Raw& gate,
                        u32 round) {
+    const abi::Inputs& in = args.in;
     const u32 address = pair.image(group);
     const int rows = memory.places[round].rows;
-    const slabs::BoundedGate gate(raw, in.lower_bound);
-    if (thread < chunk) shared.beta[thread] = raw.write_strength(thread, rows);
-    ptx::cp_async_wait_all();
-    __syncwarp();
+    ptx::mbarrier_wait(pair.landed(group), round);
+    load(pair).finish(rows);
     ptx::mbarrier_wait(pair.made(group), round ^ 1);  // of the chunk before: all have its scores
-    make_rows(buffer, address, gate, in.scale, rows,
+    make_rows(buffer, address, gate, Raw::inverse_depth(in.lower_bound), in.scale,
               [&] { ptx::mbarrier_wait(pair.taken(group), round ^ 1); });
-    end(pair, in, line, round, [&](const Place& next) { load(raw, in, next); });
+    float strength = 0.0F;  // beta of the next, when nobody reads this one's any more
+    end(
+        pair, in, line, round,
+        [&](const Place& next) {
+          strength = slabs::write_strength(this->number_in_warp(), in, next);
+        },
+        [&](const Place& next) {
+          if (role() == 2) shared.beta[this->number_in_warp()] = strength;
+          if (next.head != memory.places[round].head) gate.load(thread, in, next.head);
+          load(pair).start(role(), args.raw, next);
+        });
+    if (!args.raw.present) load(pair).by_hand(in, memory.places[round ^ 1]);
+  }
+
+ private:
+  KDA_DEVICE slabs::Load load(const Pair& pair) const {
+    return {shared, thread, pair.landed(group)};
   }
 };
 

@@ -12,7 +12,6 @@ namespace kda::fused {
 struct Memory {
   Place places[2];  // of the chunk at hand and the next, in turn
   u32 number;       // of the chunk at hand, among those of its block
-  bool by_units;    // slabs::loads_units
   Stream stream;
 };
 static_assert(sizeof(Memory) <= abi::fused::memory_bytes);
@@ -42,7 +41,7 @@ struct Maker : Steps {
   static constexpr int scratch_at = abi::factors::buffer_bytes(shape, groups);
 
   // What follows from the thread is found anew from here on: no register is left to hold it.
-  KDA_DEVICE void forget() { asm volatile("" : "+r"(thread)); }
+  KDA_DEVICE void forget() { asm volatile("" : "+r"(thread), "+r"(group)); }
 
   KDA_DEVICE void begin(const abi::Inputs& in, const Line& line) {
     if (this->warp == 0) {
@@ -53,16 +52,17 @@ struct Maker : Steps {
     this->meet();
   }
 
-  // From the rows of the chunk at hand to its whole image, and the place of the next; load(): what
-  // is wanted of that early.
-  template <class Load>
+  // From the rows of the chunk at hand to its whole image, and the place of the next.  Of that one,
+  // fetch(): what a warp that has time takes to registers; load(): what all want early.
+  template <class Fetch, class Load>
   KDA_DEVICE void end(const Pair& pair, const abi::Inputs& in, const Line& line, u32 round,
-                      const Load& load) {
+                      const Fetch& fetch, const Load& load) {
     const Place& here = memory.places[round];
     Place& next = memory.places[round ^ 1];
     const auto meanwhile = [&] {
       if (role() == 2) {
         Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
+        fetch(next);
         prefetch_tile(in, next);
         prefetch_values(this->number_in_warp(), in, next);
       }
@@ -73,7 +73,7 @@ struct Maker : Steps {
     ptx::mbarrier_arrive(pair.made(group));
     if (role() == 3) {  // the others go on
       if (this->number_in_warp() == 0) {
-        pair.push(memory.number);
+        pair.push(group, memory.number, round);
         memory.number += groups;
       }
       __syncwarp();

@@ -10,6 +10,7 @@
 #include "ptx/cluster.cuh"
 #include "ptx/mbarrier.cuh"
 #include "sm90/factors/group.cuh"
+#include "sm90/slabs/load.cuh"
 
 namespace kda::fused {
 
@@ -24,11 +25,6 @@ struct Turn {
   u32 round, slot_round;  // how often each has been used before, by parity
 
   KDA_DEVICE Turn() : group(0), slot(0), round(0), slot_round(0) {}
-  KDA_DEVICE explicit Turn(u32 number)
-      : group(static_cast<int>(number % groups)),
-        slot(static_cast<int>(number % layout.slots)),
-        round(number / groups & 1),
-        slot_round(number / layout.slots & 1) {}
 
   KDA_DEVICE void next() {
     if (++group == groups) {
@@ -62,15 +58,20 @@ struct Pair {
   KDA_DEVICE u32 made(int group) const { return memory + layout.barriers + group * 8; }
   KDA_DEVICE u32 taken(int group) const { return made(groups + group); }
   KDA_DEVICE u32 arrived(int number) const { return made(2 * groups + number); }
-  // A chunk's v is there, and o where it lay.
-  KDA_DEVICE u32 brought(u32 tile) const { return made(2 * groups + layout.slots + tile); }
-  KDA_DEVICE u32 left(u32 tile) const { return brought(abi::fused::values_at_once + tile); }
+  // A chunk's v is there; all warps that walk have read it, and left their part of o; o's place is
+  // free again.
+  KDA_DEVICE u32 brought() const { return made(2 * groups + layout.slots); }
+  KDA_DEVICE u32 read() const { return brought() + 8; }
+  KDA_DEVICE u32 left() const { return brought() + 16; }
+  KDA_DEVICE u32 free() const { return brought() + 24; }
+  // A group's raw rows are there.
+  KDA_DEVICE u32 landed(int group) const { return brought() + 32 + group * 8; }
   // A word behind the barriers: whether parts are cut (stream.cuh).
-  KDA_DEVICE u32 decision() const { return left(abi::fused::values_at_once); }
-  static_assert((2 * groups + layout.slots + 2 * abi::fused::values_at_once + 1) * 8 <=
-                abi::fused::barrier_bytes);
+  KDA_DEVICE u32 decision() const { return landed(groups); }
+  static_assert((3 * groups + layout.slots + 5) * 8 <= abi::fused::barrier_bytes);
 
-  KDA_DEVICE u32 values(u32 tile) const { return memory + layout.values + tile * values_bytes; }
+  KDA_DEVICE u32 v() const { return memory + layout.values; }
+  KDA_DEVICE u32 o() const { return v() + values_bytes; }
   static constexpr int value_row = abi::fused::columns * 2;  // bytes
   static constexpr int values_bytes = chunk * value_row;
 
@@ -79,36 +80,36 @@ struct Pair {
     for (int i = 0; i < groups; ++i) {
       ptx::mbarrier_init(made(i), Group::threads);
       ptx::mbarrier_init(taken(i), takers);
+      ptx::mbarrier_init(landed(i), slabs::Load::arrivals);
     }
     for (int i = 0; i < layout.slots; ++i) {
       ptx::mbarrier_init(arrived(i), 1);
     }
-    for (int i = 0; i < abi::fused::values_at_once; ++i) {
-      ptx::mbarrier_init(brought(i), 32 * warps);
-      ptx::mbarrier_init(left(i), warps);
-    }
+    ptx::mbarrier_init(brought(), 1);
+    ptx::mbarrier_init(read(), warps);
+    ptx::mbarrier_init(left(), warps);
+    ptx::mbarrier_init(free(), 1);
     ptx::fence_barrier_init();
-    for (int i = 0; i < layout.slots; ++i) expect(i);
   }
 
-  // The next chunk that comes to a slot; one thread of the block.
-  KDA_DEVICE void expect(int number) const {
-    ptx::mbarrier_arrive_expecting(arrived(number), kda::image.bytes);
-  }
-
-  // By one thread of a group: its factors, once they are there, to the other block.
-  KDA_DEVICE void push(u32 number) const {
-    const Turn turn(number);
-    ptx::mbarrier_wait(made(turn.group), turn.round);
+  // By one thread of a group: its factors, once they are there, to the other block.  number: of
+  // the chunk; round: how many the group has made before, by parity.
+  KDA_DEVICE void push(int group, u32 number, u32 round) const {
+    asm volatile("" : "+r"(group));  // what follows from it is not held from chunk to chunk
+    ptx::mbarrier_wait(made(group), round);
     // The slot's last chunk has been taken; with fewer groups than slots this one's last chunk came
     // later, and it has waited for that.
-    if (layout.slots < groups && number >= layout.slots) {
-      const Turn last(number - layout.slots);
-      ptx::mbarrier_wait(taken(last.group), last.round);
+    if constexpr (layout.slots < groups) {
+      const bool of_last_round = group < layout.slots;
+      ptx::mbarrier_wait(
+          taken(of_last_round ? group - layout.slots + groups : group - layout.slots),
+          of_last_round ? round ^ 1 : round);
     }
     const u32 other = rank() ^ 1;
-    ptx::bulk_push(ptx::map_to(slot(turn.slot), other), image(turn.group), kda::image.bytes,
-                   ptx::map_to(arrived(turn.slot), other));
+    const int slot = static_cast<int>(number % layout.slots);
+    const u32 barrier = ptx::map_to(arrived(slot), other);
+    ptx::mbarrier_arrive_expecting_remote(barrier, kda::image.bytes);
+    ptx::bulk_push(ptx::map_to(this->slot(slot), other), image(group), kda::image.bytes, barrier);
   }
 };
 

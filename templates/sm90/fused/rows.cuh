@@ -1,164 +1,213 @@
-// Rows of v and o of the block's 64 V columns, by the warps that walk: v comes to shared memory a
-// chunk ahead, and o leaves from where v lay a chunk later.  Rows of 128 bytes, their 16-byte units
-// exchanged by the row, so that transposed reads of a column of units meet every bank.
+// Rows of v and o of the block's 64 V columns: v comes to shared memory a chunk ahead, and o leaves
+// from there a chunk later, each from a place of its own.  Whole chunks go by the copy engine, of
+// which two threads take care; what it cannot take goes element by element.  Rows of 128 bytes,
+// their 16-byte units exchanged by the row as the engine does it, so that transposed reads of a
+// column of units meet every bank.
 #pragma once
 
 #include "base/tensor.cuh"
-#include "ptx/cp_async.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/shared_words.cuh"
+#include "ptx/tensor_copy.cuh"
 #include "sm90/fused/pair.cuh"
 #include "sm90/fused/stream.cuh"
 
 namespace kda::fused {
 
 class Rows {
-  static constexpr int units = Pair::value_row / 16;
-  static constexpr int rows_at_once = 128 / units;
-  static constexpr int moves = chunk / rows_at_once;  // a lane
-  static_assert(rows_at_once % units == 0, "their units are exchanged alike");
+  static constexpr int threads = 128;
+  static constexpr int row_bytes = Pair::value_row;
+  static constexpr int columns = abi::fused::columns;
+  // Which threads take care: of different warps, that none of them is late.
+  static constexpr int brings = 0;
+  static constexpr int takes_away = 32;
 
  public:
   KDA_DEVICE Rows(const Pair& pair, const abi::fused::Args& args) : pair_(pair), args_(args) {}
 
-  // thread: of the warpgroup.
+  // A piece of that part.  thread: of the warpgroup.
   // padding: of a sequence of which nothing is to be written, but perhaps zeros.
   KDA_DEVICE void begin(const Part& part, const Piece& piece, int thread, bool padding) {
-    const u32 own = static_cast<u32>(thread);
-    const int row = static_cast<int>(own / units);
-    place_ = pair_.values(0) + row * Pair::value_row + (own % units ^ own / units % units) * 16;
-    leads_ = own % 32 == 0;
     padding_ = shape.state_pool && padding;
-    const abi::Tensor& v = args_.in.v;
-    const abi::Tensor& o = args_.out.o;
-    vectored_ = is_vectored<type>(v, shape.value_dim) && is_vectored<type>(o, shape.value_dim);
     const i64 token = static_cast<i64>(piece.first) * chunk;
-    from_ = first(v, part, token + row, own % units);
-    to_ = first(o, part, token + row, own % units);
-    chunks_ = piece.chunks;
-    const i64 left = part.sequence.length() - token - static_cast<i64>(chunks_ - 1) * chunk;
+    const i64 left = part.sequence.length() - token - static_cast<i64>(piece.chunks - 1) * chunk;
     rest_ = left < chunk ? static_cast<int>(left) : chunk;
-    load(tile_, chunks_ > 1 ? chunk : rest_);
+    chunks_ = piece.chunks;
+    token_ = static_cast<int>((shape.varlen ? part.sequence.begin : 0) + token);
+    n_ = part.n;
+    head_ = part.head;
+    slab_ = part.shard * abi::fused::blocks + static_cast<int>(Pair::rank());
+    const int rows = chunks_ > 1 ? chunk : rest_;
+    if (!brings_by_map(rows)) {
+      load_elements(thread, token_, rows);
+    } else if (thread == brings) {
+      bring(token_);
+    }
   }
 
-  // The chunk's place in turn.
-  KDA_DEVICE u32 tile() const { return tile_; }
-  // Until its v is there.
-  KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(tile_), round_); }
+  // Chunks of the piece that are still to come.
+  KDA_DEVICE int left() const { return chunks_; }
 
-  // Once all warps have left o of the chunk before, from its place to memory.
-  KDA_DEVICE void store_last() { store(chunk); }
-  // Then the next chunk's v there, if there is one.
-  KDA_DEVICE void load_next() {
-    if (chunks_ > 1) load(tile_ ^ 1, chunks_ > 2 ? chunk : rest_);
-  }
+  // Whether the chunk's v is there, and until it is.
+  KDA_DEVICE bool is_there() const { return ptx::mbarrier_test(pair_.brought(), round_); }
+  KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(), round_); }
 
-  // On to the next chunk; the warp has left o in this one's place.
-  KDA_DEVICE void next() {
+  // The warp has read it.
+  KDA_DEVICE void have_read(int thread) const {
     __syncwarp();
-    if (leads_) ptx::mbarrier_arrive(pair_.left(tile_));
+    if (thread % 32 == 0) ptx::mbarrier_arrive(pair_.read());
+  }
+
+  // o of the chunk before goes.
+  KDA_DEVICE void let_go(int thread, bool had_one) const {
+    if (had_one && thread == takes_away && takes_by_map(chunk)) {
+      ptx::mbarrier_wait(pair_.left(), round_ ^ 1);
+      take_away();
+    }
+  }
+  // The next chunk's v comes, once all warps have read this one's; and a while after let_go(), the
+  // place of o is free.
+  KDA_DEVICE void pass(int thread, bool had_one) const {
+    if (thread == brings && chunks_ > 1 && brings_by_map(chunks_ > 2 ? chunk : rest_)) {
+      ptx::mbarrier_wait(pair_.read(), round_);
+      bring(token_ + chunk);
+    }
+    if (had_one && thread == takes_away && takes_by_map(chunk)) clear();
+  }
+
+  // Until the place of o is free.
+  KDA_DEVICE void wait_free() const { ptx::mbarrier_wait(pair_.free(), round_ ^ 1); }
+  // On to the next chunk; the warp has left its part of o.
+  KDA_DEVICE void next(int thread) {
+    __syncwarp();
+    if (thread % 32 == 0) ptx::mbarrier_arrive(pair_.left());
     --chunks_;
-    round_ ^= tile_;
-    tile_ ^= 1;
+    round_ ^= 1;
+    token_ += chunk;
+  }
+
+  // After next(): whether the engine cannot take the chunk's o or bring the next one's v; and that
+  // by hand.
+  KDA_DEVICE bool asks_for_hands() const {
+    return !args_.maps || padding_ || (shape.varlen && chunks_ <= 1 && rest_ < chunk);
+  }
+  KDA_DEVICE void by_hand(int thread) const {
+    meet();
+    const int rows = chunks_ > 0 ? chunk : rest_;
+    if (!takes_by_map(rows)) {
+      if (!padding_ || shape.zero_padding) store_elements(thread, token_ - chunk, rows);
+      meet();
+      if (thread == takes_away) ptx::mbarrier_arrive(pair_.free());
+    }
+    const int next = chunks_ > 1 ? chunk : rest_;
+    if (chunks_ > 0 && !brings_by_map(next)) load_elements(thread, token_, next);
   }
 
   // Whether the chunk before had all its tokens, after next().
   KDA_DEVICE bool was_whole() const { return chunks_ > 0 || rest_ == chunk; }
   // As begin() was told.
   KDA_DEVICE bool padding() const { return padding_; }
-  // The last chunk's o, after next().
-  KDA_DEVICE void end() { store(rest_); }
+  // After the last chunk: all have read v and left o, which goes.
+  KDA_DEVICE void end(int thread) const {
+    meet();
+    if (thread == takes_away && takes_by_map(rest_)) {
+      take_away();
+      clear();
+    }
+  }
 
  private:
-  KDA_DEVICE u32 place(u32 tile) const { return place_ + tile * Pair::values_bytes; }
+  // Whether the engine takes so many rows: in packs another sequence's follow.
+  KDA_DEVICE bool brings_by_map(int rows) const {
+    return args_.maps && (rows == chunk || !shape.varlen);
+  }
+  KDA_DEVICE bool takes_by_map(int rows) const { return brings_by_map(rows) && !padding_; }
+  KDA_DEVICE ptx::Corner corner(int token) const {
+    return {token, slab_, head_, shape.varlen ? 0 : n_};
+  }
+  KDA_DEVICE void bring(int token) const {
+    if (shape.varlen) ptx::fence_async_proxy();  // v may have come by hand before
+    ptx::mbarrier_arrive_expecting(pair_.brought(), Pair::values_bytes);
+    ptx::tensor_load(pair_.v(), args_.v, corner(token), pair_.brought());
+  }
+  KDA_DEVICE void take_away() const {
+    ptx::fence_async_proxy();
+    ptx::tensor_store(args_.o, corner(token_ - chunk), pair_.o());
+    ptx::bulk_store_commit();
+  }
+  KDA_DEVICE void clear() const {
+    ptx::bulk_store_wait_read();
+    ptx::mbarrier_arrive(pair_.free());
+  }
+  static KDA_DEVICE void meet() { ptx::barrier_wait(1 + groups, threads); }
 
-  KDA_DEVICE int row() const {
-    return static_cast<int>((place_ - pair_.values(0)) / Pair::value_row);
+  // Where a column of a row stands from a tile's begin on.
+  static KDA_DEVICE u32 place(int row, int column) {
+    return static_cast<u32>(row * row_bytes + (column / 8 ^ row % 8) * 16 + column % 8 * 2);
+  }
+  KDA_DEVICE u16* rows_of(const abi::Tensor& tensor, int token) const {
+    return static_cast<u16*>(const_cast<void*>(tensor.data)) +
+           (shape.varlen ? 0 : n_ * tensor.sequence) + token * tensor.token + head_ * tensor.head +
+           slab_ * columns;
   }
 
-  // This lane's unit of a part's row of a token.
-  KDA_DEVICE char* first(const abi::Tensor& tensor, const Part& part, i64 token, u32 unit) const {
-    const int value0 =
-        (part.shard * abi::fused::blocks + static_cast<int>(Pair::rank())) * abi::fused::columns;
-    return static_cast<char*>(const_cast<void*>(tensor.data)) +
-           (offset_of<shape.varlen>(tensor, part.n, part.sequence.begin, part.head) + value0 +
-            token * tensor.token + unit * 8) *
-               2;
-  }
+  static constexpr int rows_at_once = threads / columns;
+  static constexpr int in_flight = 8;  // elements a thread
 
-  // The next rows of v to a place, of which `rows` exist, missing ones as zeros.
-  KDA_DEVICE void load(u32 tile, int rows) {
-    const u32 at = place(tile);
-    const i64 token = args_.in.v.token * 2;
-    if (vectored_ && rows == chunk) {
-#pragma unroll
-      for (int i = 0; i < moves; ++i) {
-        ptx::cp_async_16(at + i * rows_at_once * Pair::value_row, from_ + i * rows_at_once * token);
-      }
-      ptx::cp_async_arrive(pair_.brought(tile));
-    } else {
-#pragma unroll 1
-      for (int i = 0; i < moves * 8; ++i) {
-        const int move = i / 8 * rows_at_once;
-        const u16 x = row() + move < rows
-                          ? reinterpret_cast<const u16*>(from_ + move * token)[i % 8]
-                          : u16(0);
-        ptx::st_shared_u16(at + move * Pair::value_row + i % 8 * 2, x);
-      }
-      ptx::mbarrier_arrive(pair_.brought(tile));
+  // A thread's column, and its first row; nothing of that is held over chunks for what is rare.
+  struct Own {
+    int column, row;
+
+    KDA_DEVICE explicit Own(int thread) {
+      asm volatile("" : "+r"(thread));
+      column = thread % columns;
+      row = thread / columns;
     }
-    from_ += chunk * token;
-  }
+  };
 
-  // o of the chunk before from its place, once all warps have left theirs; of `rows` tokens.
-  KDA_DEVICE void store(int rows) {
-    const u32 tile = tile_ ^ 1;
-    ptx::mbarrier_wait(pair_.left(tile), round_ ^ tile);
-    const u32 at = place(tile);
-    const i64 token = args_.out.o.token * 2;
-    if (padding_) {
-      if (shape.zero_padding) store_zeros(token, rows);
-    } else if (vectored_ && rows == chunk) {
-      float4 x[moves];
-#pragma unroll
-      for (int i = 0; i < moves; ++i) {
-        x[i] = ptx::ld_shared_f32x4(at + i * rows_at_once * Pair::value_row);
-      }
-#pragma unroll
-      for (int i = 0; i < moves; ++i) {
-        *reinterpret_cast<float4*>(to_ + i * rows_at_once * token) = x[i];
-      }
-    } else {
+  // v of some tokens, of which `rows` exist, missing ones as zeros.
+  KDA_DEVICE void load_elements(int thread, int token, int rows) const {
+    const Own own(thread);
+    const u16* from = rows_of(args_.in.v, token) + own.column;
 #pragma unroll 1
-      for (int i = 0; i < moves * 8; ++i) {
-        const int move = i / 8 * rows_at_once;
-        const u16 x = ptx::ld_shared_u16(at + move * Pair::value_row + i % 8 * 2);
-        if (row() + move < rows) reinterpret_cast<u16*>(to_ + move * token)[i % 8] = x;
+    for (int first = own.row; first < chunk; first += rows_at_once * in_flight) {
+      u16 x[in_flight];
+#pragma unroll
+      for (int i = 0; i < in_flight; ++i) {
+        const int row = first + i * rows_at_once;
+        x[i] = row < rows ? from[row * args_.in.v.token] : u16(0);
+      }
+#pragma unroll
+      for (int i = 0; i < in_flight; ++i) {
+        ptx::st_shared_u16(pair_.v() + place(first + i * rows_at_once, own.column), x[i]);
       }
     }
-    to_ += chunk * token;
+    meet();
+    if (thread == brings) ptx::mbarrier_arrive(pair_.brought());
   }
-
-  KDA_DEVICE void store_zeros(i64 token, int rows) const {
+  // o of some tokens; zeros for padding.
+  KDA_DEVICE void store_elements(int thread, int token, int rows) const {
+    const Own own(thread);
+    u16* to = rows_of(args_.out.o, token) + own.column;
 #pragma unroll 1
-    for (int i = 0; i < moves * 8; ++i) {
-      const int move = i / 8 * rows_at_once;
-      if (row() + move < rows) reinterpret_cast<u16*>(to_ + move * token)[i % 8] = u16(0);
+    for (int row = own.row; row < rows; row += rows_at_once) {
+      const u16 x = ptx::ld_shared_u16(pair_.o() + place(row, own.column));
+      to[row * args_.out.o.token] = padding_ ? u16(0) : x;
     }
   }
 
   const Pair& pair_;
   const abi::fused::Args& args_;
 
-  u32 place_ = 0;               // its unit in the first place
-  const char* from_ = nullptr;  // of the rows of v that come next
-  char* to_ = nullptr;          // of the rows of o that leave next
-  int chunks_ = 0;              // of the piece, from the one at hand on
-  int rest_ = 0;                // tokens of its last one
-  u32 tile_ = 0;
-  u32 round_ = 0;  // how often it has been passed, by parity
-  bool vectored_ = false;
+  int n_ = 0;
+  int head_ = 0;
+  int slab_ = 0;          // the block's V columns among all
+  int token_ = 0;         // of the chunk at hand, the first; in packs of the pack
+  int chunks_ = 0;        // of the piece, from the one at hand on
+  int rest_ = 0;          // tokens of its last one
+  u32 round_ = 0;         // chunks so far, by parity
   bool padding_ = false;  // of the part
-  bool leads_ = false;    // the first lane of its warp
 };
 
 }  // namespace kda::fused

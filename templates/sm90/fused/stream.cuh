@@ -31,7 +31,9 @@ struct Part {
   }
 
   static KDA_DEVICE int count(const abi::Inputs& in) {
-    return in.sequences * in.value_heads * shards;
+    int sequences = in.sequences;
+    asm volatile("" : "+r"(sequences));  // counted where it stands, that no register holds it
+    return sequences * in.value_heads * shards;
   }
 };
 
@@ -55,7 +57,7 @@ class Line {
 
   // Read where they stand, so that no registers hold them.
   static KDA_DEVICE int pair() { return static_cast<int>(ptx::block_now() / abi::fused::blocks); }
-  static KDA_DEVICE int pairs() { return static_cast<int>(gridDim.x / abi::fused::blocks); }
+  static KDA_DEVICE int pairs() { return static_cast<int>(ptx::blocks_now() / abi::fused::blocks); }
 
   // By a warp of the block, before others ask.
   KDA_DEVICE void decide(const abi::Inputs& in) const {
@@ -73,7 +75,9 @@ class Line {
     if constexpr (shape.varlen) {
       return piece_of_few(in, number);
     } else {
-      const int each = static_cast<int>((in.length + chunk - 1) / chunk);
+      i64 length = in.length;
+      asm volatile("" : "+l"(length));
+      const int each = static_cast<int>((length + chunk - 1) / chunk);
       const Cut cut(parts * each);
       const int part = cut.from / each + number;
       if (part * each >= cut.to) return {parts, 0, 0, true, true};
@@ -215,6 +219,7 @@ struct Place {
   i64 q = 0, k = 0, g = 0, v = 0, beta = 0;  // elements to its first token's rows
   int rows = 0;                              // tokens that exist; 0: there is no such chunk
   int head = 0;
+  int token = 0, n = 0;  // of the first, as a tensor's map counts them
 
   KDA_DEVICE i64 q_origin(const abi::Inputs&) const { return q; }
   KDA_DEVICE i64 k_origin(const abi::Inputs&) const { return k; }
@@ -229,33 +234,44 @@ struct Stream {
   // At the chunk of that number, counted from the line's first.
   KDA_DEVICE static void begin(Stream& memory, const abi::Inputs& in, const Line& line, int at,
                                Place& next) {
-    Stream stream{0, at, 0};
-    const Place place = stream.enter(in, line);
-    leave(memory, stream, next, place);
+    if (threadIdx.x % 32 == 0) memory = {0, at, 0};
+    __syncwarp();
+    enter(memory, in, line, 0, next);
   }
 
   KDA_DEVICE static void advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
                                  const Place& here, Place& next) {
-    Stream stream = memory;
-    Place place = here;
-    __syncwarp();
-    stream.c += step;
-    if (stream.c + 1 < stream.chunks) {  // a whole one of the same piece
-      const i64 tokens = static_cast<i64>(step) * chunk;
-      place.q += tokens * in.q.token;
-      place.k += tokens * in.k.token;
-      place.g += tokens * in.g.token;
-      place.v += tokens * in.v.token;
-      place.beta += tokens * in.beta.token;
-    } else {
-      place = stream.enter(in, line);
+    const int c = memory.c + step;
+    if (c + 1 >= memory.chunks) {
+      enter(memory, in, line, step, next);
+      return;
     }
-    leave(memory, stream, next, place);
+    // A whole one of the same piece.
+    Place place = here;
+    const i64 tokens = static_cast<i64>(step) * chunk;
+    place.q += tokens * in.q.token;
+    place.k += tokens * in.k.token;
+    place.g += tokens * in.g.token;
+    place.v += tokens * in.v.token;
+    place.beta += tokens * in.beta.token;
+    place.token += step * chunk;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      memory.c = c;
+      next = place;
+    }
+    __syncwarp();
   }
 
  private:
-  static KDA_DEVICE void leave(Stream& memory, const Stream& stream, Place& next,
-                               const Place& place) {
+  // The chunk `step` further, of this piece or a later one.  No part of the text that is gone
+  // through for every chunk.
+  KDA_DEVICE static void enter(Stream& memory, const abi::Inputs& in, Line line, int step,
+                               Place& next) {
+    Stream stream = memory;
+    stream.c += step;
+    const Place place = stream.find(in, line);
+    __syncwarp();
     if (threadIdx.x % 32 == 0) {
       memory = stream;
       next = place;
@@ -263,7 +279,7 @@ struct Stream {
     __syncwarp();
   }
 
-  KDA_DEVICE Place enter(const abi::Inputs& in, const Line& line) {
+  KDA_DEVICE Place find(const abi::Inputs& in, const Line& line) {
 #pragma unroll 1
     for (;; ++number) {
       const Piece piece = line.piece(in, number);
@@ -281,7 +297,9 @@ struct Stream {
                 tile.origin(in.v, tile.head) + part.shard * pair_columns,
                 tile.beta_origin(in),
                 tile.rows,
-                tile.head};
+                tile.head,
+                static_cast<int>((shape.varlen ? tile.begin : 0) + tile.first),
+                shape.varlen ? 0 : tile.n};
       }
       c -= chunks;
     }

@@ -96,16 +96,21 @@ class Walk {
     const int own = part.head * shards + part.shard;
     const int n = piece.ends ? part.n : ~part.n;  // below 0: it goes on in the next pair
     keep_.begin(args_.out.pool, part.n, piece.first);
+    bool had_one = false;
+    while (rows_.left() > 0) {
 #pragma unroll 1
-    for (int left = piece.chunks; left > 0; --left) {
-      turn(left < piece.chunks);
-      if (maker_ == 1) at_.next();
-      maker_ ^= 1;
-      if (shape.checkpoints && (left > 1 || rows_.was_whole()) && keep_.is_due()) {
-        keep(n < 0 ? ~n : n, own);
-      }
+      do {
+        turn(had_one);
+        had_one = true;
+        if (maker_ == 1) at_.next();
+        maker_ ^= 1;
+        if (shape.checkpoints && rows_.was_whole() && keep_.is_due()) {
+          keep(n < 0 ? ~n : n, own);
+        }
+      } while (rows_.left() > 0 && !rows_.asks_for_hands());
+      if (rows_.asks_for_hands()) rows_.by_hand(thread_);
     }
-    if (piece.chunks > 0) rows_.end();
+    if (had_one) rows_.end(thread_);
     forget();
     if (n < 0) {
       Cut{args_.cuts, Line::pair() + 1, thread_}.give(state_);
@@ -140,21 +145,26 @@ class Walk {
     u32 v[Chain::chunk_tiles / 2][4];
     float2 decay[keys / 8];
 
-    wg::pack(s_operand, s, tile::Scale<type>());
-    rows_.wait();
-    const u32 own = own_rows();
-    wg::load_values_transposed<Chain>(v, own);
-    wg::take_values<Chain>(r, v);
     const bool here = maker_ == pair_.rank();
-    if (here) {
-      ptx::mbarrier_wait(pair_.made(at_.group), at_.round);
-    } else {
-      ptx::mbarrier_wait(pair_.arrived(at_.slot), at_.slot_round);
-      if (thread_ == 0) pair_.expect(at_.slot);
+    const bool is_made = here ? ptx::mbarrier_test(pair_.made(at_.group), at_.round)
+                              : ptx::mbarrier_test(pair_.arrived(at_.slot), at_.slot_round);
+    const bool is_there = rows_.is_there();
+    wg::pack(s_operand, s, tile::Scale<type>());
+    rows_.let_go(thread_, had_one);
+    if (!is_made) {
+      if (here) {
+        ptx::mbarrier_wait(pair_.made(at_.group), at_.round);
+      } else {
+        ptx::mbarrier_wait(pair_.arrived(at_.slot), at_.slot_round);
+      }
     }
     const u32 data = here ? pair_.image(at_.group) : pair_.slot(at_.slot);
     wg::load_decay(decay, data + image.decay, tile::Lane(static_cast<u32>(thread_)));
     wg::decay_state(s, decay);
+    if (!is_there) rows_.wait();
+    wg::load_values_transposed<Chain>(v, pair_.v() + own_rows());
+    wg::take_values<Chain>(r, v);
+    rows_.have_read(thread_);
     wg::hold(r);
     wg::hold(o);
     ptx::wgmma_fence();
@@ -162,8 +172,7 @@ class Walk {
     ptx::wgmma_commit();
     wg::read_state<Chain>(o, s_operand, data + image.qd);
     ptx::wgmma_commit();
-    if (had_one) rows_.store_last();  // while R is on its way
-    rows_.load_next();
+    rows_.pass(thread_, had_one);  // while R is on its way
     ptx::wgmma_wait<1>();
     wg::hold(r);
     wg::pack(r_operand, r, tile::Scale<type>());
@@ -181,15 +190,16 @@ class Walk {
     wg::hold(s);
     wg::hold(o);
     release(here);
-    wg::leave_outputs<Chain>(own, o, tune.slabs != 0 ? 1.0F : args_.in.scale);
-    rows_.next();
+    rows_.wait_free();
+    wg::leave_outputs<Chain>(pair_.o() + own_rows(), o, tune.slabs != 0 ? 1.0F : args_.in.scale);
+    rows_.next(thread_);
   }
 
-  // This lane's place among the chunk's rows, of v read and o written transposed.
+  // This lane's place among a chunk's rows, of v read and o written transposed.
   KDA_DEVICE u32 own_rows() const {
     const int row = thread_ % 8 + thread_ % 32 / 16 * 8;
     const int unit = thread_ / 32 * 2 + thread_ / 8 % 2;
-    return pair_.values(rows_.tile()) + row * Chain::value_row + (unit ^ row % 8) * 16;
+    return row * Chain::value_row + (unit ^ row % 8) * 16;
   }
 
   // Done with a chunk; to the other block one lane says so for its warp.

@@ -9,7 +9,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma.cuh"
 #include "sm90/factors/solve.cuh"
-#include "sm90/slabs/incoming.cuh"
+#include "sm90/slabs/gate.cuh"
 #include "sm90/slabs/load.cuh"
 
 namespace kda::slabs {
@@ -30,19 +30,19 @@ struct Decays : Solve {
   using Raw = tile::Place<Half>;
   KDA_DEVICE Raw raw() const {
     const u32 l = static_cast<u32>(thread) % 32;
-    return {Halves(shared, warp).of(Halves::k, 0) + Half::at(l % 16, l / 16 * 8)};
+    return {rows_of(shared.k, warp) + Half::at(l % 16, l / 16 * 8)};
   }
   // Of a half and 16 channels of it; behind it lies g as far as before it q.
-  static constexpr u32 apart = sizeof(Scratch::Slice::q);
+  static constexpr u32 apart = sizeof(Scratch::k);
   static KDA_DEVICE u32 piece(Raw raw, int half, int ks) {
-    return raw.at(0, ks * 16) + half * sizeof(Scratch::Slice);
+    return raw.at(0, ks * 16) + half * Half::bytes;
   }
 
   // Sums of squares of the warp's slab: the diagonal of k k^T and q q^T.
   KDA_DEVICE void sum_squares() const {
     const tile::Lane lane = this->lane();
     const Raw raw = this->raw();
-#pragma unroll 1
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
       float low[2][4] = {};
       float high[2][4] = {};
@@ -78,31 +78,22 @@ struct Decays : Solve {
     return r;
   }
 
-  // D of the piece of g at an address, and `whole` of its channels for the warp to read.
-  KDA_DEVICE void accumulate(Sums& d, u32 g_piece, const BoundedGate& gate, int half, int ks,
-                             int rows) const {
+  // D of a piece of raw g.
+  KDA_DEVICE void accumulate(Sums& d, const u32 (&raw)[4], const BoundedGate& gate,
+                             float inverse_depth, int ks) const {
     const tile::Lane lane = this->lane();
     constexpr u32 one = 0x0c00;  // 2^-12, as L comes times 2^12
     constexpr u32 ones = one | one << 16;
     static_assert(BoundedGate::scale == 4096);
     const u32 corner = 2 * lane.t + 1 <= lane.g ? ones : (2 * lane.t <= lane.g ? one : 0);
     const u32 triangle[4] = {corner, ones, 0, corner};
-    u32 raw[4];
-    ptx::ldmatrix_x4_trans(raw, g_piece);
     float l[2][4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float2 g = Gate16::unpack(raw[i]);
       const float offset = gate.offset_of(ks, i / 2);
-      l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset);
-      l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset);
-    }
-    if (rows < chunk) {  // what does not exist does not decay
-      const int token = half * half_tokens + 2 * lane.t;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if (token + e / 2 * 8 + e % 2 >= rows) l[0][e] = l[1][e] = 0.0F;
-      }
+      l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, inverse_depth);
+      l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, inverse_depth);
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -110,14 +101,12 @@ struct Decays : Solve {
       const u32 b[2] = {F16::pack(l[i][0], l[i][1]), F16::pack(l[i][2], l[i][3])};
       ptx::mma_m16n8k16_f16(d[i], triangle, b);
     }
-    if (lane.g == 7) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        put(&shared.whole[half][warp * slab + ks * 16 + i * 8 + 2 * lane.t],
-            exp2_of(make_float2(d[i][2], d[i][3])));
-      }
-    }
-    __syncwarp();
+  }
+
+  // A lane's channels of the half's last token, of what each has of its second eight tokens.
+  KDA_DEVICE float2 of_last(float2 x) const {
+    const int from = 28 + static_cast<int>(lane().t);
+    return make_float2(__shfl_sync(0xffffffffU, x.x, from), __shfl_sync(0xffffffffU, x.y, from));
   }
 };
 

@@ -17,31 +17,35 @@ struct Factors : Decays {
   // excepted; when free() returns, the image may be written.  Then Kd, Qd and the decay, visible to
   // all including the copy engine, and the scores.
   template <class Free>
-  KDA_DEVICE void make_rows(char* buffer, u32 address, const BoundedGate& gate, float scale,
-                            int rows, const Free& free) const {
+  KDA_DEVICE void make_rows(char* buffer, u32 address, const BoundedGate& gate, float inverse_depth,
+                            float scale, const Free& free) const {
     sum_squares();
     meet();
-    build(address, gate, scale, rows, free);
+    build(address, gate, inverse_depth, scale, free);
     if (number_in_warp() < slab) {
       const int channel = warp * slab + number_in_warp();
       reinterpret_cast<float*>(buffer + image.decay)[tile::decay_place(channel)] =
           shared.whole[0][channel] * shared.whole[1][channel];
     }
-    ptx::fence_async_proxy();
     meet();
   }
 
  private:
-  KDA_DEVICE float2 whole(int half, int ks, int i) const {
-    return *reinterpret_cast<const float2*>(
-        &shared.whole[half][warp * slab + ks * 16 + i / 2 * 8 + 2 * lane().t]);
+  // Of the first or second eight channels of a k step, a lane's two.
+  KDA_DEVICE float* whole_at(int half, int ks, int i) const {
+    return &shared.whole[half][warp * slab + ks * 16 + i * 8 + 2 * lane().t];
+  }
+  // After the last, some other.
+  static KDA_DEVICE u32 next_piece(Raw raw, int half, int ks) {
+    if (k_steps == 1) return piece(raw, 1, 0);
+    return piece(raw, half | ks, ks ^ 1);
   }
 
   // The warp's slab.  One text for both halves and k steps: what three groups and a walk have in
   // turn must find room in the cache for instructions.  Kr of the first half goes to its end only
   // (Solve::to_end).
   template <class Free>
-  KDA_DEVICE void build(u32 address, const BoundedGate& gate, float scale, int rows,
+  KDA_DEVICE void build(u32 address, const BoundedGate& gate, float inverse_depth, float scale,
                         const Free& free) const {
     const float k_units = unit_factor(0);
     const float q_units = unit_factor(1) * scale;
@@ -49,6 +53,8 @@ struct Factors : Decays {
     const tile::Place<Factor> kd{place(address + image.kd, 0, 0)};
     float kk_below[2][4] = {};
     float qk_below[2][4] = {};
+    u32 g_raw[4];  // of the piece to come
+    ptx::ldmatrix_x4_trans(g_raw, piece(raw, 0, 0) + apart);
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       Diagonal now{};
@@ -63,7 +69,7 @@ struct Factors : Decays {
       for (int ks = 0; ks < k_steps; ++ks) {
         Sums d;
         const u32 k_piece = piece(raw, half, ks);
-        accumulate(d, k_piece + apart, gate, half, ks, rows);
+        accumulate(d, g_raw, gate, inverse_depth, ks);
         u32 k_raw[4];
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_piece);
@@ -72,18 +78,26 @@ struct Factors : Decays {
         u32 k_down[4];             // back to it
         float2 k_in[4], q_in[4];   // k_rows and q_rows
         float2 k_out[4];           // to its end
+        float2 up[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float2 sum = make_float2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
-          const float2 up = exp2_of(sum);
-          const float2 down = exp2_of(make_float2(-sum.x, -sum.y));
+          up[i] = exp2_of(make_float2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]));
+        }
+        const float2 end[2] = {of_last(up[1]), of_last(up[3])};
+        if (lane().g == 7) {
+          put(whole_at(half, ks, 0), up[1]);
+          put(whole_at(half, ks, 1), up[3]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float2 down = exp2_of(make_float2(-d[i / 2][i % 2 * 2], -d[i / 2][i % 2 * 2 + 1]));
           const float2 k = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
           const float2 q = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
-          k_in[i] = times(k, up);
-          q_in[i] = times(q, up);
+          k_in[i] = times(k, up[i]);
+          q_in[i] = times(q, up[i]);
           const float2 back = times(k, down);
           k_down[i] = Bf16::pack(back.x, back.y);
-          k_out[i] = times(back, whole(half, ks, i));
+          k_out[i] = times(back, end[i / 2]);
           k_rows[i] = Bf16::pack(k_in[i].x, k_in[i].y);
           q_rows[i] = Bf16::pack(q_in[i].x, q_in[i].y);
         }
@@ -93,6 +107,7 @@ struct Factors : Decays {
 #pragma unroll
         for (int i = 0; i < 4; ++i) kr[i] = F16::pack(k_out[i].x, k_out[i].y);
         const u32 k_after = piece(raw, 0, ks) + apart;
+        ptx::ldmatrix_x4_trans(g_raw, next_piece(raw, half, ks) + apart);
         if (half == 0) {
           u32 after[4];
 #pragma unroll
@@ -106,7 +121,7 @@ struct Factors : Decays {
           multiply(qk_below, q_rows, after);
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            const float2 before = whole(0, ks, i);
+            const float2 before = *reinterpret_cast<const float2*>(whole_at(0, ks, i / 2));
             const float2 k = times(k_in[i], before);
             const float2 q = times(q_in[i], before);
             k_rows[i] = Bf16::pack(k.x, k.y);

@@ -1,124 +1,106 @@
-// A warp's slab of a chunk's raw q, k and g on its way to memory of the warp's own.
+// A chunk's raw q, k and g on their way to memory where each warp has a slab of them: by the copy
+// engine, or element by element where it does not take the tensors' layout.
 #pragma once
 
-#include "base/tensor.cuh"
-#include "ptx/cp_async.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/tensor_copy.cuh"
 #include "sm90/factors/group.cuh"
+#include "sm90/slabs/gate.cuh"
 
 namespace kda::slabs {
 
-// Where a warp's halves of q, k or g stand.
-class Halves {
- public:
-  enum Which : u32 { q = 0, k = 1, g = 2 };
-
-  KDA_DEVICE Halves(const Scratch& scratch, u32 warp)
-      : memory_(ptx::shared_address(&scratch.slices[warp][0])) {}
-
-  KDA_DEVICE u32 of(Which which, int half) const {
-    return memory_ + half * sizeof(Scratch::Slice) + which * sizeof(Scratch::Slice::q);
-  }
-
- private:
-  u32 memory_;
-};
-
-// A lane's 16-byte units of a tensor's slab.
-class Units {
-  static constexpr int a_row = slab / 8;
-  static constexpr int rows_at_once = 32 / a_row;
-  static_assert(half_tokens % rows_at_once == 0 && rows_at_once % 8 == 0, "one swizzle for all");
-
- public:
-  KDA_DEVICE Units(u32 thread, const Halves& halves, Halves::Which which, const abi::Tensor& tensor,
-                   i64 origin)
-      : row_(static_cast<int>(thread % 32 / a_row)) {
-    const u32 column = thread % a_row * 8;
-    i64 token = tensor.token;
-    // No register holds it, or what follows, from chunk to chunk: in packs there is none left.
-    if constexpr (shape.varlen) asm volatile("" : "+l"(token));
-    stride_ = token * (rows_at_once * 2);
-    from_ = static_cast<const char*>(tensor.data) +
-            (origin + row_ * token + thread / 32 * slab + column) * 2;
-    to_ = halves.of(which, 0) + Half::at(static_cast<u32>(row_), column);
-  }
-
-  // Starts the copies of whole chunks' rows.
-  KDA_DEVICE void load() {
-#pragma unroll
-    for (int row = 0; row < chunk; row += rows_at_once) {
-      ptx::cp_async_16(at(row), from_);
-      from_ += stride_;
-    }
-  }
-  // Of the first `rows` tokens, the others as zeros.
-  KDA_DEVICE void load(int rows, const void* anywhere) {
-#pragma unroll 1
-    for (int row = 0; row < chunk; row += rows_at_once) {
-      const bool there = row_ + row < rows;
-      ptx::cp_async_16_or_zero(at(row), there ? from_ : anywhere, there);
-      from_ += stride_;
-    }
-  }
-
- private:
-  KDA_DEVICE u32 at(int row) const {
-    return to_ + row / half_tokens * sizeof(Scratch::Slice) + row % half_tokens * Half::row_bytes;
-  }
-
-  int row_;
-  i64 stride_;  // bytes
-  const char* from_;
-  u32 to_;
-};
-
-// The same of a tensor in whose layout 16 bytes are not to be had at once.
-KDA_DEVICE void load_elements(int thread, const Halves& halves, Halves::Which which,
-                              const abi::Tensor& tensor, i64 origin, int rows) {
-  const u16* data = static_cast<const u16*>(tensor.data) + origin + thread / 32 * slab;
-#pragma unroll 1
-  for (int i = thread % 32; i < chunk * slab; i += 32) {
-    const int row = i / slab;
-    const int column = i % slab;
-    ptx::st_shared_u16(halves.of(which, row / half_tokens) +
-                           Half::at(static_cast<u32>(row % half_tokens), static_cast<u32>(column)),
-                       row < rows ? data[row * tensor.token + column] : u16(0));
-  }
+// A warp's rows of a tensor: a Half, and then the other.
+template <class Areas>
+KDA_DEVICE u32 rows_of(const Areas& areas, u32 warp) {
+  return ptx::shared_address(&areas[warp][0]);
 }
 
-// Whether q, k and g are all to be had 16 bytes at once.
-KDA_DEVICE bool loads_units(const abi::Inputs& in) {
-  return is_vectored<type>(in.q, keys) && is_vectored<type>(in.k, keys) &&
-         is_vectored<shape.gate_type>(in.g, keys);
-}
+struct Load {
+  static constexpr u32 arrivals = 4;  // at the barrier, a chunk
 
-// Starts the copies of a warp's rows of a tile, missing ones as zeros.  by_units: loads_units().
-template <class AnyTile>
-KDA_DEVICE void load_slabs(int thread, const Scratch& scratch, const abi::Inputs& in,
-                           const AnyTile& tile, bool by_units) {
-  const u32 own = static_cast<u32>(thread);
-  const Halves halves(scratch, own / 32);
-  const i64 k = tile.k_origin(in);
-  const i64 q = tile.q_origin(in);
-  const i64 g = tile.g_origin(in);
-  if (by_units) {
-    Units of_k(own, halves, Halves::k, in.k, k);
-    Units of_q(own, halves, Halves::q, in.q, q);
-    Units of_g(own, halves, Halves::g, in.g, g);
-    if (tile.rows == chunk) {
-      of_k.load();
-      of_q.load();
-      of_g.load();
+  const Scratch& scratch;
+  int thread;  // of the group
+  u32 barrier;
+
+  // Where the engine takes the tensors, starts it on a place's rows, once the group has done with
+  // what stands there; then waits for the barrier and calls finish().  role: of the warp, 0..3.
+  template <class Place>
+  KDA_DEVICE void start(int role, const abi::factors::RawMaps& maps, const Place& place) const {
+    if (!maps.present || place.rows == 0 || !ptx::elect()) return;
+    const int qk_head = place.head / shape.group;
+    if (role == 0) {
+      bring(scratch.k, maps.k, place.token, qk_head, place.n);
+    } else if (role == 1) {
+      bring(scratch.g, maps.g, place.token, place.head, place.n);
+    } else if (role == 2) {
+      bring(scratch.q, maps.q, place.token, qk_head, place.n);
     } else {
-      of_k.load(tile.rows, in.k.data);
-      of_q.load(tile.rows, in.q.data);
-      of_g.load(tile.rows, in.g.data);
+      ptx::mbarrier_arrive(barrier);
     }
-  } else {
-    load_elements(thread, halves, Halves::k, in.k, k, tile.rows);
-    load_elements(thread, halves, Halves::q, in.q, q, tile.rows);
-    load_elements(thread, halves, Halves::g, in.g, g, tile.rows);
   }
-}
+
+  // Else, some time after start() was called.
+  template <class Place>
+  KDA_DEVICE void by_hand(const abi::Inputs& in, const Place& place) const {
+    load_elements(scratch.k, in.k, place.k_origin(in), place.rows);
+    load_elements(scratch.q, in.q, place.q_origin(in), place.rows);
+    load_elements(scratch.g, in.g, place.g_origin(in), place.rows);
+    __syncwarp();
+    if (ptx::elect()) ptx::mbarrier_arrive(barrier);
+  }
+
+  // What does not exist becomes zeros in k and q, and no decay in g (BoundedGate::closed): the
+  // engine brings the tokens that follow.
+  KDA_DEVICE void finish(int rows) const {
+    if (rows == chunk) [[likely]]
+      return;
+    const u32 warp = own() / 32;
+#pragma unroll 1
+    for (u32 i = rows * row_units + own() % 32; i < chunk * row_units; i += 32) {
+      const u32 row = i / row_units;
+      const u32 at =
+          row / half_tokens * Half::bytes + Half::at(row % half_tokens, i % row_units * 8);
+      ptx::st_shared_u32x4(rows_of(scratch.k, warp) + at, make_uint4(0, 0, 0, 0));
+      ptx::st_shared_u32x4(rows_of(scratch.q, warp) + at, make_uint4(0, 0, 0, 0));
+      constexpr u32 x = BoundedGate::closed | BoundedGate::closed << 16;
+      ptx::st_shared_u32x4(rows_of(scratch.g, warp) + at, make_uint4(x, x, x, x));
+    }
+    __syncwarp();
+  }
+
+ private:
+  static constexpr int row_units = slab / 8;  // of 16 bytes
+  static constexpr int boxes = abi::factors::slabs_a_box(shape) == 4 ? 1 : 4;
+
+  KDA_DEVICE u32 own() const { return static_cast<u32>(thread); }
+
+  // By one thread.
+  KDA_DEVICE void bring(const Scratch::Area (&areas)[4], const abi::TensorMap& map, int token,
+                        int head, int n) const {
+    ptx::fence_async_proxy();
+    ptx::mbarrier_arrive_expecting(barrier, 4 * 2 * Half::bytes);
+#pragma unroll
+    for (int box = 0; box < boxes; ++box) {
+      ptx::tensor_load(rows_of(areas, box), map, {token, box, head, n}, barrier);
+    }
+  }
+
+  KDA_DEVICE void load_elements(const Scratch::Area (&areas)[4], const abi::Tensor& tensor,
+                                i64 origin, int rows) const {
+    const u32 warp = own() / 32;
+    const u16* data = static_cast<const u16*>(tensor.data) + origin + warp * slab;
+#pragma unroll 1
+    for (u32 i = own() % 32; i < chunk * slab; i += 32) {
+      const u32 row = i / slab;
+      const u32 column = i % slab;
+      ptx::st_shared_u16(rows_of(areas, warp) + row / half_tokens * Half::bytes +
+                             Half::at(row % half_tokens, column),
+                         static_cast<int>(row) < rows ? data[row * tensor.token + column] : u16(0));
+    }
+  }
+};
 
 }  // namespace kda::slabs

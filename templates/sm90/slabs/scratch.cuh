@@ -10,19 +10,15 @@ namespace kda::slabs {
 using Half = tile::Shared<abi::DType::bf16, half_tokens, slab>;
 
 struct Scratch {
-  // A warp's part of half the tokens.
-  union Slice {
-    struct {
-      char q[half_tokens * 32 * 2];  // as they come: Half
-      char k[half_tokens * 32 * 2];
-      char g[half_tokens * 32 * 2];  // and then k to the half's end
-    };
-    struct {
-      ScoreSums sums;
-      float lower[lower_block];
-    };
-  };
-  Slice slices[4][2];    // [warp][half]
+  // A warp's rows of a chunk as they come, a Half and then the other; when they have been read,
+  // shares of the sums of scores.
+  static constexpr int part = 1024;
+  static_assert(Half::bytes <= part);
+  using Area = char[2 * part];
+
+  Area q[4];
+  Area k[4];
+  Area g[4];             // and then k to the first half's end
   float whole[2][keys];  // decay over each half
   char inverse[2][Inverse::bytes];
   uint4 below[32];  // f16 operands by lane: Solve::minus_kk_below
@@ -33,9 +29,25 @@ struct Scratch {
   float beta[chunk];
   Departure departure;
 
-  KDA_DEVICE ScoreSums& sums(int warp, int half) { return slices[warp][half].sums; }
+  // Where a half's sums lie in an area: the other half's rows may still be wanted.
+  static constexpr int free_part(int half) { return Half::bytes == part ? half : half ^ 1; }
+
+  KDA_DEVICE LeftSums& left(int warp, int half) {
+    return reinterpret_cast<LeftSums&>(q[warp][free_part(half) * part]);
+  }
+  KDA_DEVICE RightSums& right(int warp, int half) {
+    return reinterpret_cast<RightSums&>(k[warp][free_part(half) * part]);
+  }
+  // When all rows have been read.
+  KDA_DEVICE BelowSums& below_sums(int warp, int which) {
+    return reinterpret_cast<BelowSums&>(g[warp][which * part]);
+  }
   // beta_i k_i k_j of a diagonal 8 x 8 block: [column * 8 + row].
-  KDA_DEVICE float* lower(int block) { return slices[block][0].lower; }
+  KDA_DEVICE float* lower(int block) {
+    return reinterpret_cast<float*>(&k[block][free_part(0) * part + sizeof(RightSums)]);
+  }
+  static_assert(sizeof(LeftSums) <= part && sizeof(BelowSums) <= part &&
+                sizeof(RightSums) + lower_block * 4 <= part);
 };
 
 }  // namespace kda::slabs

@@ -1,0 +1,26 @@
+// Tensors that a kernel copies box by box (abi/tensor_map.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "abi/tensors.h"
+#include "base/tensor_box.hpp"
+
+namespace kda::strategy {
+
+// What is in the tensor, in elements of 16 bits.
+struct Extent {
+  std::int64_t channels = 0, heads = 0, tokens = 0, sequences = 0;
+};
+
+// Boxes of some slabs of so many channels, and so many tokens, of one sequence and head; none where
+// the layout is not the copy engine's: all rows on 16 bytes and apart, fewer than 2^31 tokens.
+struct Slabs {
+  int channels = 0;  // of one
+  int count = 0;     // in a box
+};
+std::optional<TensorBox> box_of(const abi::Tensor& tensor, const Extent& extent, const Slabs& slabs,
+                                int tokens);
+
+}  // namespace kda::strategy

@@ -1,0 +1,12 @@
+// A strided tensor as the copy engine takes it, [n, head, slab, token, channel of the slab]: what
+// the driver's cuTensorMapEncodeTiled writes for a run (src/launch/tensor_map.hpp), opaque to
+// everybody else.
+#pragma once
+
+namespace kda::abi {
+
+struct alignas(128) TensorMap {
+  unsigned char bytes[128];
+};
+
+}  // namespace kda::abi

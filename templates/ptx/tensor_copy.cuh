@@ -1,0 +1,33 @@
+// cp.async.bulk.tensor: a box of a tensor to and from shared memory, by one thread.  What lies past
+// the tensor's ends comes as zeros and is not written.
+#pragma once
+
+#include "abi/tensor_map.h"
+#include "base/types.cuh"
+
+namespace kda::ptx {
+
+// Where a box begins.
+struct Corner {
+  int token, slab, head, n;
+};
+
+// The barrier is told of the box's bytes as they land.
+KDA_DEVICE void tensor_load(u32 shared, const abi::TensorMap& map, Corner at, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared),
+      "l"(&map), "n"(0), "r"(at.token), "r"(at.slab), "r"(at.head), "r"(at.n), "r"(barrier)
+      : "memory");
+}
+
+// In the thread's group of bulk stores (ptx/bulk.cuh).
+KDA_DEVICE void tensor_store(const abi::TensorMap& map, Corner at, u32 shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4, %5}], "
+      "[%6];" ::"l"(&map),
+      "n"(0), "r"(at.token), "r"(at.slab), "r"(at.head), "r"(at.n), "r"(shared)
+      : "memory");
+}
+
+}  // namespace kda::ptx

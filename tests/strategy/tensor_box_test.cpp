@@ -1,0 +1,74 @@
+#include "strategy/tensor_box.hpp"
+
+#include <array>
+
+#include "support/catch.hpp"
+
+using kda::TensorBox;
+using kda::strategy::box_of;
+using kda::strategy::Extent;
+using kda::strategy::Slabs;
+
+namespace {
+
+using Sizes = std::array<std::uint64_t, 5>;
+using Strides = std::array<std::uint64_t, 4>;
+using Box = std::array<std::uint32_t, 5>;
+
+constexpr Extent kExtent = {.channels = 128, .heads = 3, .tokens = 300, .sequences = 2};
+constexpr Slabs kSlabs = {.channels = 32, .count = 4};
+
+// [2, 300, 3, 128], rows side by side.
+kda::abi::Tensor tensor() {
+  return {
+      .data = reinterpret_cast<const void*>(0x1000), .sequence = 115200, .token = 384, .head = 128};
+}
+
+}  // namespace
+
+TEST_CASE("a box is of slabs and tokens of a sequence and head, strides in bytes") {
+  const auto box = box_of(tensor(), kExtent, kSlabs, 32);
+  REQUIRE(box);
+  CHECK(box->data == tensor().data);
+  CHECK(box->sizes == Sizes{32, 300, 4, 3, 2});
+  CHECK(box->strides == Strides{768, 64, 256, 230400});
+  CHECK(box->box == Box{32, 32, 4, 1, 1});
+}
+
+TEST_CASE("rows that are not apart, or not on 16 bytes, are no boxes") {
+  const auto without = [](auto&& change) {
+    kda::abi::Tensor odd = tensor();
+    change(odd);
+    return !box_of(odd, kExtent, kSlabs, 32);
+  };
+  CHECK(without([](auto& t) { t.data = reinterpret_cast<const void*>(0x1008); }));
+  CHECK(without([](auto& t) { t.token = 388; }));
+  CHECK(without([](auto& t) { t.head = 130; }));
+  CHECK(without([](auto& t) { t.sequence = 115201; }));
+  CHECK(without([](auto& t) { t.head = 0; }));
+  CHECK(without([](auto& t) { t.token = -384; }));
+  CHECK(without([](auto& t) { t.sequence = std::int64_t{1} << 39; }));
+  CHECK_FALSE(without([](auto& t) { t.token = 392; }));
+}
+
+TEST_CASE("the stride of a dimension of one does not matter") {
+  kda::abi::Tensor one = tensor();
+  one.sequence = 0;
+  one.head = 7;
+  const auto box =
+      box_of(one, {.channels = 128, .heads = 1, .tokens = 300, .sequences = 1}, kSlabs, 32);
+  REQUIRE(box);
+  CHECK(box->strides[0] == 768);
+  for (const std::size_t i : {2, 3}) CHECK(box->strides[i] % 16 == 0);
+}
+
+TEST_CASE("more tokens than 31 bits count, or none, are no box") {
+  Extent extent = kExtent;
+  extent.sequences = 1;
+  extent.tokens = std::int64_t{1} << 31;
+  CHECK_FALSE(box_of(tensor(), extent, kSlabs, 32));
+  extent.tokens = 0;
+  CHECK_FALSE(box_of(tensor(), extent, kSlabs, 32));
+  extent.tokens = (std::int64_t{1} << 31) - 1;
+  CHECK(box_of(tensor(), extent, kSlabs, 32));
+}
