@@ -176,14 +176,14 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 }
 
 // A pair's parts: chunk by chunk, and a state in and out for each (measured on an H200: 64 heads of
-// 8192 tokens take 328 us, of 8 x 1024 369; not by slabs 372 and 417). Where that leaves some pair
-// with far more than others parts are cut, and a chunk takes longer (96 heads, not by slabs: 555
-// us, uncut 733; sm90/fused/stream.cuh).
+// 8192 tokens take 314 us, of 8 x 1024 350; not by slabs some 372 and 417). Where that leaves some
+// pair with far more than others parts are cut, and a chunk takes longer (96 heads, not by slabs:
+// 555 us, uncut 733; sm90/fused/stream.cuh).
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
   const double slower = tuning.groups == 3 ? 0.0 : 0.14;
-  const double step = ((makes_slabs(problem) ? 1.27 : 1.45) + slower) * problem.key_dim / 128;
+  const double step = ((makes_slabs(problem) ? 1.18 : 1.45) + slower) * problem.key_dim / 128;
   constexpr double kPart = 4.0;
   constexpr double kCut = 1.1;
   const double parts = static_cast<double>(parts_of(problem, problem.max_sequences)) /
