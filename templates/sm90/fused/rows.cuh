@@ -1,8 +1,8 @@
 // Rows of v and o of the block's 64 V columns: v comes to shared memory a chunk ahead, and o leaves
 // from there a chunk later, each from a place of its own.  Whole chunks go by the copy engine, of
-// which two threads take care; what it cannot take goes element by element.  Rows of 128 bytes,
-// their 16-byte units exchanged by the row as the engine does it, so that transposed reads of a
-// column of units meet every bank.
+// which two threads take care; what it cannot take goes by hand, element by element.  Rows of 128
+// bytes, their 16-byte units exchanged by the row as the engine does it, so that transposed reads
+// of a column of units meet every bank.
 #pragma once
 
 #include "base/tensor.cuh"
@@ -26,7 +26,7 @@ class Rows {
  public:
   KDA_DEVICE Rows(const Pair& pair, const abi::fused::Args& args) : pair_(pair), args_(args) {}
 
-  // A piece of that part.  thread: of the warpgroup.
+  // A piece of a part, of some chunks.  thread: of the warpgroup.
   // padding: of a sequence of which nothing is to be written, but perhaps zeros.
   KDA_DEVICE void begin(const Part& part, const Piece& piece, int thread, bool padding) {
     padding_ = shape.state_pool && padding;

@@ -1,0 +1,86 @@
+// Plans whose kernels copy tensors by maps, on a driver of our own.
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "plan/kept.hpp"
+#include "plan/plan.hpp"
+#include "support/catch.hpp"
+#include "support/fake_driver.hpp"
+#include "support/scratch.hpp"
+#include "support/words.hpp"
+
+using namespace kda;
+using test::FakeDriver;
+
+namespace {
+
+using Made = std::unique_ptr<const Plan::Impl>;
+
+struct Fresh {
+  Fresh() { plan::forget_all(); }
+  ~Fresh() { plan::forget_all(); }
+  FakeDriver fake;
+};
+
+Made make() {
+  static const test::Scratch scratch;
+  const Problem problem = test::problem_in_words("T=256 H=2 K=128 V=128");
+  auto made = plan::make_all({&problem, 1}, {.cache_dir = scratch.path(), .strategy = "fused"});
+  INFO(made.front().status().message());
+  REQUIRE(made.front());
+  return std::move(*made.front());
+}
+
+// Tensors of 16-bit elements lie `past` bytes further.
+Status run(const Plan::Impl& plan, std::uintptr_t base, std::uintptr_t past = 0) {
+  const auto at = [&](std::uintptr_t offset) {
+    return reinterpret_cast<void*>(base + offset + (offset < 0x600000 ? past : 0));
+  };
+  Forward f{.tokens = 100};
+  f.q = at(0);
+  f.k = at(0x100000);
+  f.v = at(0x200000);
+  f.g = at(0x300000);
+  f.beta = at(0x400000);
+  f.o = at(0x500000);
+  f.A_log = static_cast<const float*>(at(0x600000));
+  f.dt_bias = static_cast<const float*>(at(0x610000));
+  return plan::run(plan, f, at(0x700000), plan.program.recipe.workspace_bytes, nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("a run has its own tensors' maps written before it is launched", "[plan][compile]") {
+  Fresh at;
+  const Made plan = make();
+  for (const std::uintptr_t base : {0x1000000, 0x2000000}) {
+    at.fake.tensor_maps.clear();
+    const Status status = run(*plan, base);
+    INFO(status.message());
+    REQUIRE(status);
+    std::vector<std::uintptr_t> data;
+    for (const auto& map : at.fake.tensor_maps)
+      data.push_back(reinterpret_cast<std::uintptr_t>(map.data) - base);
+    CHECK(data == std::vector<std::uintptr_t>{0x200000, 0x500000, 0, 0x100000, 0x300000});
+  }
+  CHECK(at.fake.launches.size() == 2);
+}
+
+TEST_CASE("rows that the copy engine does not take are launched without maps", "[plan][compile]") {
+  Fresh at;
+  const Made plan = make();
+  CHECK(run(*plan, 0x1000000, 2));
+  CHECK(at.fake.tensor_maps.empty());
+  CHECK(at.fake.launches.size() == 1);
+}
+
+TEST_CASE("a map that is refused is an error, and nothing is launched", "[plan][compile]") {
+  Fresh at;
+  const Made plan = make();
+  at.fake.encode_result = CUDA_ERROR_INVALID_VALUE;
+  const Status status = run(*plan, 0x1000000);
+  CHECK(status.code() == Code::device_error);
+  CHECK_THAT(status.message(), test::contains("cuTensorMapEncodeTiled"));
+  CHECK(at.fake.launches.empty());
+}
