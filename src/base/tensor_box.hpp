@@ -11,9 +11,10 @@ namespace kda {
 struct TensorBox {
   const void* data = nullptr;
   std::array<std::uint64_t, 5> sizes = {};
-  std::array<std::uint64_t, 4> strides =
-      {};                                 // bytes from a token, slab, head, sequence to the next
-  std::array<std::uint32_t, 5> box = {};  // 16, 32 or 64 channels, and of the others
+  // Bytes from a token, slab, head and sequence to the next.
+  std::array<std::uint64_t, 4> strides = {};
+  // 16, 32 or 64 channels, and so many of the others.
+  std::array<std::uint32_t, 5> box = {};
 };
 
 }  // namespace kda
