@@ -32,11 +32,11 @@ struct Launch {
 
   // Tensors whose maps (abi/tensor_map.h) are to be written into args before they are launched.
   struct Map {
-    std::size_t at = 0;  // bytes
+    std::size_t at;  // bytes
     TensorBox tensor;
   };
   static constexpr std::size_t kMaxMaps = 5;
-  std::array<Map, kMaxMaps> maps;
+  std::array<Map, kMaxMaps> maps;  // the first map_count
   std::size_t map_count = 0;
 
   template <class Args>

@@ -142,6 +142,15 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
                               problem.max_sequences, problem.value_heads, problem.value_dim, parts,
                               kMostParts));
   }
+  // And tokens, a chunk past the last.
+  constexpr std::int64_t kMostTokens = (std::int64_t{1} << 31) - 2 * abi::factors::chunk;
+  if (problem.max_tokens > kMostTokens) {
+    return Status(
+        Code::unsupported,
+        fmt::format("strategy fused: max_tokens={}, at most {} are served; fewer tokens a "
+                    "run or another strategy do",
+                    problem.max_tokens, kMostTokens));
+  }
   compose::Workspace workspace;
   const CutSlices cuts(problem, device, workspace);
   compose::Recipe recipe;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/forward.hpp"
 #include "support/scratch.hpp"
 
 using namespace kda;
@@ -28,16 +29,7 @@ Problem small() {
   return {.heads = 2, .value_heads = 4, .key_dim = 32, .value_dim = 16, .max_tokens = 256};
 }
 
-Forward legal() {
-  Forward f{.tokens = 256};
-  f.q = at(0x100000);
-  f.k = at(0x200000);
-  f.v = at(0x300000);
-  f.g = at(0x400000);
-  f.beta = at(0x500000);
-  f.o = at(0x600000);
-  return f;
-}
+Forward legal() { return test::forward_at(256, 0x100000, 0x100000); }
 
 void check_refused(const Status& status, Code code, const std::string& part) {
   CHECK(std::string(name_of(status.code())) == name_of(code));

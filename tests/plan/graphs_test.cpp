@@ -10,6 +10,7 @@
 #include "plan/plan.hpp"
 #include "support/catch.hpp"
 #include "support/fake_driver.hpp"
+#include "support/forward.hpp"
 #include "support/scratch.hpp"
 
 using namespace kda;
@@ -42,13 +43,7 @@ Stream stream(std::uintptr_t number) { return static_cast<Stream>(at(0x7000 + 16
 // Where `set` lies in memory tells one run's arguments from another's.
 Status run(const Plan::Impl& plan, std::int64_t tokens, std::uintptr_t set, Stream on = stream(1)) {
   const std::uintptr_t base = 0x1000000 * (set + 1);
-  Forward f{.tokens = tokens};
-  f.q = at(base);
-  f.k = at(base + 0x100000);
-  f.v = at(base + 0x200000);
-  f.g = at(base + 0x300000);
-  f.beta = at(base + 0x400000);
-  f.o = at(base + 0x500000);
+  Forward f = test::forward_at(tokens, base, 0x100000);
   f.final_state = at(base + 0x600000);
   return plan::run(plan, f, at(base + 0x700000), plan.program.recipe.workspace_bytes, on);
 }

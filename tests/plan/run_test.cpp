@@ -6,6 +6,7 @@
 #include "plan/plan.hpp"
 #include "problem/problem.hpp"
 #include "support/catch.hpp"
+#include "support/forward.hpp"
 
 using namespace kda;
 
@@ -20,16 +21,7 @@ Plan::Impl a_plan(std::size_t workspace_bytes) {
   return {*problem::complete(problem), *device::parse("h200"), plan::Choice{}, std::move(program)};
 }
 
-Forward legal() {
-  Forward f{.tokens = 8};
-  f.q = at(0x10000);
-  f.k = at(0x20000);
-  f.v = at(0x30000);
-  f.g = at(0x40000);
-  f.beta = at(0x50000);
-  f.o = at(0x60000);
-  return f;
-}
+Forward legal() { return test::forward_at(8, 0x10000, 0x10000); }
 
 }  // namespace
 

@@ -1,12 +1,16 @@
 // Plans whose kernels copy tensors by maps, on a driver of our own.
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "abi/fused.h"
 #include "plan/kept.hpp"
 #include "plan/plan.hpp"
 #include "support/catch.hpp"
 #include "support/fake_driver.hpp"
+#include "support/forward.hpp"
 #include "support/scratch.hpp"
 #include "support/words.hpp"
 
@@ -34,16 +38,8 @@ Made make() {
 
 // Tensors of 16-bit elements lie `past` bytes further.
 Status run(const Plan::Impl& plan, std::uintptr_t base, std::uintptr_t past = 0) {
-  const auto at = [&](std::uintptr_t offset) {
-    return reinterpret_cast<void*>(base + offset + (offset < 0x600000 ? past : 0));
-  };
-  Forward f{.tokens = 100};
-  f.q = at(0);
-  f.k = at(0x100000);
-  f.v = at(0x200000);
-  f.g = at(0x300000);
-  f.beta = at(0x400000);
-  f.o = at(0x500000);
+  const auto at = [&](std::uintptr_t offset) { return reinterpret_cast<void*>(base + offset); };
+  Forward f = test::forward_at(100, base + past, 0x100000);
   f.A_log = static_cast<const float*>(at(0x600000));
   f.dt_bias = static_cast<const float*>(at(0x610000));
   return plan::run(plan, f, at(0x700000), plan.program.recipe.workspace_bytes, nullptr);
@@ -54,8 +50,10 @@ Status run(const Plan::Impl& plan, std::uintptr_t base, std::uintptr_t past = 0)
 TEST_CASE("a run has its own tensors' maps written before it is launched", "[plan][compile]") {
   Fresh at;
   const Made plan = make();
+  at.fake.bytes_kept = sizeof(abi::fused::Args);
   for (const std::uintptr_t base : {0x1000000, 0x2000000}) {
     at.fake.tensor_maps.clear();
+    at.fake.launches.clear();
     const Status status = run(*plan, base);
     INFO(status.message());
     REQUIRE(status);
@@ -63,8 +61,17 @@ TEST_CASE("a run has its own tensors' maps written before it is launched", "[pla
     for (const auto& map : at.fake.tensor_maps)
       data.push_back(reinterpret_cast<std::uintptr_t>(map.data) - base);
     CHECK(data == std::vector<std::uintptr_t>{0x200000, 0x500000, 0, 0x100000, 0x300000});
+    REQUIRE(at.fake.launches.size() == 1);
+    abi::fused::Args args;
+    std::memcpy(&args, at.fake.launches[0].bytes.data(), sizeof args);
+    CHECK(args.maps);
+    CHECK(args.raw.present);
+    int number = 0;  // which the driver writes into every byte of a map
+    for (const abi::TensorMap* map : {&args.v, &args.o, &args.raw.q, &args.raw.k, &args.raw.g}) {
+      ++number;
+      for (const unsigned char byte : map->bytes) CHECK(byte == number);
+    }
   }
-  CHECK(at.fake.launches.size() == 2);
 }
 
 TEST_CASE("rows that the copy engine does not take are launched without maps", "[plan][compile]") {

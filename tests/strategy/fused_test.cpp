@@ -321,6 +321,8 @@ TEST_CASE("fused refuses what it does not serve, naming it", "[strategy]") {
   refused(fused.applicable(problem_in_words("H=64"), *device::parse("sm_89")), "needs sm_90");
   refused(compose_with(problem_in_words("T=65536 H=32768 N=65536 varlen=1")).status(),
           "2147483648 parts");
+  refused(compose_with(problem_in_words("T=2147483648 H=1")).status(), "max_tokens=2147483648");
+  CHECK(compose_with(problem_in_words("T=2147483584 H=1")));
   CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1"), h200()));
   CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1 checkpoint=96"), h200()));
 }

@@ -182,8 +182,12 @@ CUresult is_capturing(CUstream, CUstreamCaptureStatus* status) {
 CUresult launch(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
   int argument = 0;
   std::memcpy(&argument, parameters[0], sizeof argument);
-  const FakeLaunch launch{
-      *config, {config->attrs, config->attrs + config->numAttrs}, function, argument};
+  const auto* bytes = static_cast<const std::byte*>(parameters[0]);
+  const FakeLaunch launch{*config,
+                          {config->attrs, config->attrs + config->numAttrs},
+                          function,
+                          argument,
+                          {bytes, bytes + fake->bytes_kept}};
   if (!fake->graphs.capturing(config->hStream)) {
     fake->launches.push_back(launch);
   } else if (fake->launch_result == CUDA_SUCCESS) {

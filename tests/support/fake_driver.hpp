@@ -29,6 +29,7 @@ class FakeDriver {
   CUresult set_result = CUDA_SUCCESS;       // of a kept graph's arguments
   CUresult allocate_result = CUDA_SUCCESS;  // from pools
   CUresult encode_result = CUDA_SUCCESS;    // of tensor maps
+  std::size_t bytes_kept = 0;               // of a launch's parameter
   bool capturing = false;                   // any stream but those of our own captures
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // of the threads
   std::string missing;                                               // this call does not exist

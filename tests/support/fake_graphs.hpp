@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <map>
 #include <thread>
 #include <vector>
@@ -13,8 +14,9 @@ struct FakeLaunch {
   CUlaunchConfig config;
   std::vector<CUlaunchAttribute> attributes;
   CUfunction function;
-  int argument;                 // the first int of the one by-value parameter
-  CUgraphExec graph = nullptr;  // by which; null: by itself
+  int argument;                  // the first int of the one by-value parameter
+  std::vector<std::byte> bytes;  // as many of that as FakeDriver::bytes_kept says
+  CUgraphExec graph = nullptr;   // by which; null: by itself
 };
 
 class FakeGraphs {

@@ -85,7 +85,8 @@ void add_how(CLI::App& app, Request& request) {
   app.add_option("--seed", request.seed, "of the inputs")->capture_default_str();
   app.add_option("--time-budget", request.time_budget, "seconds; what is left then is skipped")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--quick", request.quick, "5 replays, one head verified, no compile times");
+  app.add_flag("--quick", request.quick,
+               "5 replays, one head verified, no compile times, unless these are named");
   app.add_flag("--compile,!--no-compile", request.compile_times,
                "also time cold and cached plans (on by default)");
   app.add_flag("--profile", request.profile, "run each variant once, unverified, for ncu");
@@ -115,9 +116,9 @@ int main_of_bench(int argc, const char* const* argv, std::FILE* out, std::FILE* 
   add_output(app, request);
   return cli::run(app, argc, argv, out, err, [&] {
     if (request.quick) {
-      request.repeats = std::min(request.repeats, 5);
-      request.heads = 1;
-      request.compile_times = false;
+      if (app.count("--repeats") == 0) request.repeats = 5;
+      if (app.count("--heads") == 0) request.heads = 1;
+      if (app.count("--compile") == 0) request.compile_times = false;
     }
     if (request.suite == kLinear) request.compile_times = false;  // kernels do not depend on T
     return run(request);

@@ -92,9 +92,9 @@ struct Solve : Group {
 
   KDA_DEVICE Inverse inverse(int half) const { return Inverse(shared.inverse[half]); }
 
-  // M diag(beta) of `count` halves from `first` on, M = (I + L)^-1, L = strictly lower beta_i k_i
-  // k_j; one warp.  Forward substitution in f32 in each 8 x 8 diagonal block, a lane a column; then
-  // the block below the two, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)).
+  // M diag(beta) of `count` halves from `first_half` on, M = (I + L)^-1, L = strictly lower beta_i
+  // k_i k_j; one warp.  Forward substitution in f32 in each 8 x 8 diagonal block, a lane a column;
+  // then the block below the two, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)).
   template <int count>
   KDA_DEVICE void invert(int first_half) const {
     const tile::Lane lane = this->lane();
@@ -312,7 +312,8 @@ struct Solve : Group {
   }
 
   // Of a chunk whose rows are made: Ak in place of Kr, and Aq, once the group has met.  `meanwhile`
-  // is done by the warps of roles 2 and 3 (of a block's only group 3), which have nothing to solve;
+  // is done by warps that have nothing to solve: of roles 2 and 3; of a block's only group 3; where
+  // a warp inverts each half 2;
   // after_solve by all, once those are through with it.
   template <class Meanwhile, class AfterSolve>
   KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,

@@ -264,8 +264,7 @@ struct Stream {
   }
 
  private:
-  // The chunk `step` further, of this piece or a later one.  No part of the text that is gone
-  // through for every chunk.
+  // The chunk `step` further, of this piece or a later one.
   KDA_DEVICE static void enter(Stream& memory, const abi::Inputs& in, Line line, int step,
                                Place& next) {
     Stream stream = memory;

@@ -15,7 +15,7 @@ struct Factors : Decays {
 
   // The warp's raw rows have landed, and the group has done with the last chunk's scores, beta
   // excepted; when free() returns, the image may be written.  Then Kd, Qd and the decay, visible to
-  // all including the copy engine, and the scores.
+  // the group (to the copy engine once make_writers() is through), and the scores.
   template <class Free>
   KDA_DEVICE void make_rows(char* buffer, u32 address, const BoundedGate& gate, float inverse_depth,
                             float scale, const Free& free) const {

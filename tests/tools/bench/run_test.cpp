@@ -77,6 +77,30 @@ TEST_CASE("variants of one run are compared side by side", "[tools]") {
   CHECK_FALSE(rows[0].contains("make"));
 }
 
+// The bug: --quick cut --repeats to five without a word, so that results said to be of 60 replays
+// were of five.
+TEST_CASE("quick is five replays and one head, but what is named stays", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  const auto row_of = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"kda-bench", "--cache-dir", scratch / "cache", "--json",
+                                         "-", "--strategy", "recurrent", words, "--quick"});
+    const test::Ran ran = test::run_tool(&bench::main_of_bench, arguments);
+    INFO(ran.err);
+    REQUIRE(ran.code == 0);
+    return Json::parse(ran.out)[0];
+  };
+  const Json quick = row_of({});
+  CHECK(test::number(quick["gpu_us"]["n"]) == 5);
+  CHECK(test::number(quick["heads_verified"]) == 1);
+  CHECK_FALSE(quick.contains("make"));
+  const Json named = row_of({"--repeats", "7", "--heads", "2", "--compile"});
+  CHECK(test::number(named["gpu_us"]["n"]) == 7);
+  CHECK(test::number(named["heads_verified"]) == 2);
+  CHECK(named.contains("make"));
+}
+
 TEST_CASE("a kernel that writes nothing is wrong and not timed", "[tools]") {
   test::FakeGpu gpu;
   serve(gpu, words);
