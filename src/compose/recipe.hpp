@@ -35,7 +35,7 @@ struct Launch {
     std::size_t at;  // bytes
     TensorBox tensor;
   };
-  static constexpr std::size_t kMaxMaps = 5;
+  static constexpr std::size_t kMaxMaps = 6;
   std::array<Map, kMaxMaps> maps;  // the first map_count
   std::size_t map_count = 0;
 

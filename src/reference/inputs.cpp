@@ -185,10 +185,11 @@ void make_gate_parameters(Tensors& t, const InputSpec& spec) {
   const Random A(spec.seed, kALog), bias(spec.seed, kDtBias);
   for (int head = 0; spec.A_log && head < p.value_heads; ++head)
     t.A_log.push_back(spec.A_log_value ? static_cast<float>(*spec.A_log_value) : A.uniform(head));
-  for (int i = 0; spec.dt_bias && i < p.value_heads * p.key_dim; ++i)
-    t.dt_bias.push_back(is_regime(spec.gate) ? static_cast<float>(regime_bias(
-                                                   spec.gate, i % p.key_dim, bias.uniform(i)))
-                                             : 0.0F);
+  for (int i = 0; spec.dt_bias && i < p.value_heads * p.key_dim; ++i) {
+    const double regime =
+        is_regime(spec.gate) ? regime_bias(spec.gate, i % p.key_dim, bias.uniform(i)) : 0;
+    t.dt_bias.push_back(static_cast<float>(spec.dt_bias_value.value_or(regime)));
+  }
 }
 
 // The input whose activation is beta.
@@ -244,6 +245,7 @@ std::string to_text(const InputSpec& spec) {
   if (!spec.A_log) text += " no A_log";
   if (!spec.dt_bias) text += " no dt_bias";
   if (spec.A_log_value) text += fmt::format(" A_log={:g}", *spec.A_log_value);
+  if (spec.dt_bias_value) text += fmt::format(" dt_bias={:g}", *spec.dt_bias_value);
   if (spec.v_scale != 1) text += fmt::format(" v_scale={:g}", spec.v_scale);
   if (spec.state_scale != 1) text += fmt::format(" state_scale={:g}", spec.state_scale);
   if (spec.period > 0) text += fmt::format(" period={}", spec.period);

@@ -42,8 +42,9 @@ struct InputSpec {
   int gate_position = 0, gate_period = 64;
   KeyPattern keys = KeyPattern::random;
   std::optional<double> beta;  // after activation; none: logits ~ N(0, 1), probabilities ~ U(0, 1)
-  bool A_log = true, dt_bias = true;  // present, where the gate reads them
-  std::optional<double> A_log_value;  // none: ~ U(0, 1)
+  bool A_log = true, dt_bias = true;    // present, where the gate reads them
+  std::optional<double> A_log_value;    // none: ~ U(0, 1)
+  std::optional<double> dt_bias_value;  // none: as the gate pattern wants it
   double v_scale = 1, state_scale = 1;
   std::uint64_t seed = 1;
   std::int64_t period = 0;  // tokens after which q, k, v, g and beta repeat; 0: never

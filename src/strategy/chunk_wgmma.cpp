@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
+#include <optional>
 
 #include "abi/chunk_wgmma.h"
 #include "compose/prelude.hpp"
@@ -15,6 +17,7 @@
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
 #include "strategy/recurrent.hpp"
+#include "strategy/tensor_box.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -326,12 +329,19 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape, tuning));
   recurrence.shared_bytes = static_cast<std::size_t>(bytes);
   recurrence.overlaps_previous = true;
-  recurrence.bind = [problem, slices, chains = chain_blocks(problem, device, tuning)](
-                        const Run& run, Launch& launch) {
+  recurrence.bind = [problem, shape, slices, chains = chain_blocks(problem, device, tuning),
+                     copies = abi::chunk_wgmma::copies_checkpoints(shape)](const Run& run,
+                                                                           Launch& launch) {
     launch.grid[0] = static_cast<unsigned>(chains.of(run.forward.sequences));
-    launch.set(abi::chunk::RecurrenceArgs{.in = problem::inputs_of(problem, run.forward),
-                                          .out = problem::outputs_of(problem, run.forward),
-                                          .factors = slices.at(run)});
+    using abi::chunk_wgmma::Args;
+    Args args{.chain = {.in = problem::inputs_of(problem, run.forward),
+                        .out = problem::outputs_of(problem, run.forward),
+                        .factors = slices.at(run)}};
+    const std::optional<TensorBox> states =
+        copies ? box_of_states(shape, args.chain.in, args.chain.out) : std::nullopt;
+    args.checkpoints.present = states.has_value();
+    launch.set(args);
+    if (states) launch.add_map(offsetof(Args, checkpoints.map), *states);
   };
   recipe.stages.push_back(std::move(recurrence));
   if (apart) {

@@ -89,8 +89,9 @@ class Maps {
     constexpr Slabs kColumns = {.channels = abi::fused::columns, .count = 1};
     v_ = box_of(in.v, values, kColumns, kTokens);
     o_ = box_of(out.o, values, kColumns, kTokens);
-    if (!makes_slabs(problem)) return;
     const abi::Shape shape = problem::shape_of(problem);
+    if (shape.checkpoints) states_ = box_of_states(shape, in, out);
+    if (!makes_slabs(problem)) return;
     const Slabs slabs = {.channels = abi::factors::slab(shape),
                          .count = abi::factors::slabs_a_box(shape)};
     const Extent keys = extent(problem, in, problem.heads, problem.key_dim);
@@ -102,6 +103,7 @@ class Maps {
   void tell(abi::fused::Args& args) const {
     args.maps = v_ && o_;
     args.raw.present = q_ && k_ && g_;
+    args.checkpoints.present = states_.has_value();
   }
 
   void add_to(Launch& launch) const {
@@ -115,6 +117,7 @@ class Maps {
       launch.add_map(offsetof(Args, raw.k), *k_);
       launch.add_map(offsetof(Args, raw.g), *g_);
     }
+    if (states_) launch.add_map(offsetof(Args, checkpoints.map), *states_);
   }
 
  private:
@@ -125,7 +128,7 @@ class Maps {
             .sequences = problem.varlen ? 1 : in.sequences};
   }
 
-  std::optional<TensorBox> v_, o_, q_, k_, g_;
+  std::optional<TensorBox> v_, o_, q_, k_, g_, states_;
 };
 
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,

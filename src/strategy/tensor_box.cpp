@@ -3,37 +3,62 @@
 #include <array>
 #include <cstddef>
 
+#include "abi/state_box.h"
+
 namespace kda::strategy {
 namespace {
 
 constexpr std::int64_t kElement = 2;  // bytes
 constexpr std::int64_t kUnit = 16;    // bytes
 
-}  // namespace
-
-std::optional<TensorBox> box_of(const abi::Tensor& tensor, const Extent& extent, const Slabs& slabs,
-                                int tokens) {
-  if (reinterpret_cast<std::uintptr_t>(tensor.data) % kUnit != 0) return std::nullopt;
-  const std::array<std::int64_t, 5> sizes = {slabs.channels, extent.tokens,
-                                             extent.channels / slabs.channels, extent.heads,
-                                             extent.sequences};
-  const std::array<std::int64_t, 4> strides = {tensor.token, slabs.channels, tensor.head,
-                                               tensor.sequence};
-  TensorBox made{
-      .data = tensor.data,
-      .box = {static_cast<std::uint32_t>(slabs.channels), static_cast<std::uint32_t>(tokens),
-              static_cast<std::uint32_t>(slabs.count), 1, 1}};
+// Where the copy engine takes it.
+std::optional<TensorBox> made_of(const void* data, const std::array<std::int64_t, 5>& sizes,
+                                 const std::array<std::int64_t, 4>& strides,
+                                 const std::array<std::uint32_t, 5>& box) {
+  if (reinterpret_cast<std::uintptr_t>(data) % kUnit != 0) return std::nullopt;
+  TensorBox made{.data = data, .sizes = {}, .strides = {}, .box = box};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] < 1 || sizes[i] >= std::int64_t{1} << 31) return std::nullopt;
     made.sizes[i] = static_cast<std::uint64_t>(sizes[i]);
   }
   for (std::size_t i = 0; i < strides.size(); ++i) {
     // Of a dimension of one, which is never taken.
-    const std::int64_t bytes = sizes[i + 1] == 1 ? kUnit : strides[i] * kElement;
+    const std::int64_t bytes = sizes[i + 1] == 1 ? kUnit : strides[i];
     if (bytes < kUnit || bytes % kUnit != 0 || bytes >= std::int64_t{1} << 40) return std::nullopt;
     made.strides[i] = static_cast<std::uint64_t>(bytes);
   }
   return made;
+}
+
+}  // namespace
+
+std::optional<TensorBox> box_of(const abi::Tensor& tensor, const Extent& extent, const Slabs& slabs,
+                                int tokens) {
+  return made_of(tensor.data,
+                 {slabs.channels, extent.tokens, extent.channels / slabs.channels, extent.heads,
+                  extent.sequences},
+                 {tensor.token * kElement, slabs.channels * kElement, tensor.head * kElement,
+                  tensor.sequence * kElement},
+                 {static_cast<std::uint32_t>(slabs.channels), static_cast<std::uint32_t>(tokens),
+                  static_cast<std::uint32_t>(slabs.count), 1, 1});
+}
+
+std::optional<TensorBox> box_of_states(const abi::Shape& shape, const abi::Inputs& in,
+                                       const abi::Outputs& out) {
+  namespace box = abi::state_box;
+  if (!shape.state_pool || !box::serves(shape) || shape.value_dim % box::rows != 0) {
+    return std::nullopt;
+  }
+  const std::int64_t row = box::row_bytes(shape);
+  const int beside = box::beside(shape);
+  constexpr int kWords = box::line / static_cast<int>(kElement);
+  return made_of(out.final_state,
+                 {kWords, beside, std::int64_t{in.value_heads} * shape.value_dim, box::parts(shape),
+                  out.pool.slots},
+                 {box::line, row, std::int64_t{beside} * box::line,
+                  out.pool.stride * abi::bytes_of(shape.state_type)},
+                 {kWords, static_cast<std::uint32_t>(beside), box::rows,
+                  static_cast<std::uint32_t>(box::parts(shape)), 1});
 }
 
 }  // namespace kda::strategy

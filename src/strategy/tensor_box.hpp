@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "abi/shape.h"
 #include "abi/tensors.h"
 #include "base/tensor_box.hpp"
 
@@ -22,5 +23,9 @@ struct Slabs {
 };
 std::optional<TensorBox> box_of(const abi::Tensor& tensor, const Extent& extent, const Slabs& slabs,
                                 int tokens);
+
+// The slots of a run's pool, in boxes of a warp's V columns (abi/state_box.h); of [V, K] states.
+std::optional<TensorBox> box_of_states(const abi::Shape& shape, const abi::Inputs& in,
+                                       const abi::Outputs& out);
 
 }  // namespace kda::strategy

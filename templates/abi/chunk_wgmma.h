@@ -3,6 +3,7 @@
 #pragma once
 
 #include "abi/chunk.h"
+#include "abi/state_box.h"
 
 namespace kda::abi::chunk_wgmma {
 
@@ -59,14 +60,14 @@ constexpr Slot slot(const Shape& shape, const Tuning& tuning, bool outputs = tru
           (v + tuning.chunk * value_row_bytes(tuning) + 1023) / 1024 * 1024};
 }
 
-// Whether checkpoints leave through shared memory: V columns of a head that lie in a row.
+// Whether checkpoints leave through shared memory.
 constexpr bool copies_checkpoints(const Shape& shape) {
-  return shape.checkpoints && shape.state_value_first && shape.key_dim % 64 == 0;
+  return shape.checkpoints && state_box::serves(shape);
 }
 
 // The block's V columns of a state.
 constexpr int checkpoint_bytes(const Shape& shape, const Tuning& tuning) {
-  return 64 * tuning.warpgroups * shape.key_dim * bytes_of(shape.state_type);
+  return 4 * tuning.warpgroups * state_box::bytes(shape);
 }
 
 // A ring of chunks, a pair of barriers a slot.
@@ -77,11 +78,11 @@ constexpr int ring_bytes(const Shape& shape, const Tuning& tuning, bool outputs 
 // Shared memory that a block can have on sm_90.
 constexpr int shared_limit = 227 * 1024;
 
-// Where a chain's checkpoints lie in its shared memory: past the ring and a pair of barriers each,
-// at a whole line, as a bulk copy that begins amid a sector takes much longer.
+// Where a chain's checkpoints lie in its shared memory: past the ring and a pair of barriers each.
 constexpr int checkpoints_from(const Shape& shape, const Tuning& tuning, int buffers,
                                bool outputs = true) {
-  return (ring_bytes(shape, tuning, outputs) + 16 * buffers + 127) / 128 * 128;
+  return (ring_bytes(shape, tuning, outputs) + 16 * buffers + state_box::align - 1) /
+         state_box::align * state_box::align;
 }
 
 // Checkpoints in shared memory at once: two, so that one can be left while another is copied out,
@@ -121,5 +122,10 @@ constexpr int chain_threads(const Shape& shape, const Tuning& tuning, bool outpu
   const int warps = 1 + row_warps(shape, tuning, outputs) + (copies_checkpoints(shape) ? 1 : 0);
   return 128 * tuning.warpgroups + 32 * warps;
 }
+
+struct Args {
+  chunk::RecurrenceArgs chain;
+  state_box::Pool checkpoints;
+};
 
 }  // namespace kda::abi::chunk_wgmma

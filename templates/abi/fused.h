@@ -4,6 +4,7 @@
 #pragma once
 
 #include "abi/factors.h"
+#include "abi/state_box.h"
 #include "abi/tensor_map.h"
 #include "abi/tunable.h"
 
@@ -45,6 +46,7 @@ struct Layout {
   int slots;     // how many, and bytes of each
   int slot;
   int values;  // v of a chunk, and o of one
+  int kept;    // a checkpoint on its way, a box a warp that walks; or 0: there is no room
   int bytes;
 };
 constexpr int barrier_bytes = 144;
@@ -56,10 +58,18 @@ constexpr Layout layout(const Shape& shape, int groups) {
   l.arriving = groups * factors::group_bytes(shape, 2);
   l.barriers = l.arriving - barrier_bytes;
   l.slot = (chunk::image(shape, factors::chunk).bytes + 1023) / 1024 * 1024;
-  l.slots = (limit - l.arriving - values) / l.slot;
+  const int kept = shape.checkpoints && state_box::serves(shape) ? 4 * state_box::bytes(shape) : 0;
+  const int room = (limit - l.arriving - values) / l.slot;
+  const int beside = (limit - l.arriving - values - kept) / l.slot;
+  const bool keeps = kept > 0 && beside >= 2;
+  l.slots = keeps ? beside : room;
   if (l.slots > 4) l.slots = 4;
   l.values = l.arriving + l.slots * l.slot;
   l.bytes = l.values + values;
+  if (keeps) {
+    l.kept = l.bytes;
+    l.bytes += kept;
+  }
   return l;
 }
 // Whether the barriers find room.
@@ -87,6 +97,7 @@ struct Args {
   TensorMap v, o;     // of in.v and out.o: a block's columns a slab, boxes of a chunk
   bool maps = false;  // whether their layouts can have them
   factors::RawMaps raw;
+  state_box::Pool checkpoints;
 };
 
 }  // namespace kda::abi::fused

@@ -30,4 +30,13 @@ KDA_DEVICE void tensor_store(const abi::TensorMap& map, Corner at, u32 shared) {
       : "memory");
 }
 
+// The same of a tensor whose dimensions mean something else, from its coordinates on.
+KDA_DEVICE void tensor_store(const abi::TensorMap& map, const int (&at)[5], u32 shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4, %5}], "
+      "[%6];" ::"l"(&map),
+      "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(shared)
+      : "memory");
+}
+
 }  // namespace kda::ptx

@@ -2,9 +2,11 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "abi/chunk_wgmma.h"
 #include "abi/fused.h"
 #include "plan/kept.hpp"
 #include "plan/plan.hpp"
@@ -27,10 +29,10 @@ struct Fresh {
   FakeDriver fake;
 };
 
-Made make() {
+Made make(const char* strategy = "fused", const char* words = "T=256 H=2 K=128 V=128") {
   static const test::Scratch scratch;
-  const Problem problem = test::problem_in_words("T=256 H=2 K=128 V=128");
-  auto made = plan::make_all({&problem, 1}, {.cache_dir = scratch.path(), .strategy = "fused"});
+  const Problem problem = test::problem_in_words(words);
+  auto made = plan::make_all({&problem, 1}, {.cache_dir = scratch.path(), .strategy = strategy});
   INFO(made.front().status().message());
   REQUIRE(made.front());
   return std::move(*made.front());
@@ -80,6 +82,48 @@ TEST_CASE("rows that the copy engine does not take are launched without maps", "
   CHECK(run(*plan, 0x1000000, 2));
   CHECK(at.fake.tensor_maps.empty());
   CHECK(at.fake.launches.size() == 1);
+}
+
+TEST_CASE("checkpoints have a map of their pool, where the copy engine takes it",
+          "[plan][compile]") {
+  Fresh at;
+  at.fake.bytes_kept = sizeof(abi::fused::Args);
+  for (const char* strategy : {"fused", "chunk_wgmma"}) {
+    const Made plan = make(strategy, "T=256 H=2 K=128 V=128 pool=1 h0=1 ht=1 checkpoint=64");
+    const bool fused = std::string_view(strategy) == "fused";
+    for (const std::uintptr_t past : {0, 4}) {  // bytes of the pool
+      INFO(strategy << ", " << past);
+      at.fake.tensor_maps.clear();
+      at.fake.launches.clear();
+      const auto address = [](std::uintptr_t a) { return reinterpret_cast<void*>(a); };
+      Forward f = test::forward_at(100, 0x1000000, 0x100000);
+      f.A_log = static_cast<const float*>(address(0x1600000));
+      f.dt_bias = static_cast<const float*>(address(0x1610000));
+      f.initial_state = f.final_state = address(0x2000000 + past);
+      f.pool.slots = 5;
+      f.pool.indices.data = address(0x1620000);
+      f.pool.checkpoints.data = address(0x1630000);
+      const Status status =
+          plan::run(*plan, f, address(0x1700000), plan->program.recipe.workspace_bytes, nullptr);
+      INFO(status.message());
+      REQUIRE(status);
+      const std::vector<FakeDriver::TensorMap>& maps = at.fake.tensor_maps;
+      REQUIRE(maps.size() == std::size_t{fused ? 5U : 0U} + (past == 0 ? 1 : 0));
+      if (past == 0) CHECK(maps.back().data == f.final_state);
+      const auto& bytes = at.fake.launches.back().bytes;
+      bool present = past != 0;
+      if (fused) {
+        abi::fused::Args args;
+        std::memcpy(&args, bytes.data(), sizeof args);
+        present = args.checkpoints.present;
+      } else {
+        abi::chunk_wgmma::Args args;
+        std::memcpy(&args, bytes.data(), sizeof args);
+        present = args.checkpoints.present;
+      }
+      CHECK(present == (past == 0));
+    }
+  }
 }
 
 TEST_CASE("a map that is refused is an error, and nothing is launched", "[plan][compile]") {

@@ -50,10 +50,12 @@ std::vector<Variant> variants() {
 }
 
 // None to 15 of a sequence, after every chunk of 64 or more, the last ones without a column; every
-// second pool where no bulk copy can write.  Every seventh sequence is padding.
+// second pool where no copy engine can write.  Every seventh sequence is padding.
 std::vector<PoolTrial> trials() {
   std::vector<PoolTrial> out;
-  for (const char* size : {"K=128 V=128 ", "K=128 V=100 ", "K=128 V=128 state=bf16 ", "K=64 V=64 "})
+  // V = 80 ends amid a block's columns, and another head's state begins there.
+  for (const char* size : {"K=128 V=128 ", "K=128 V=100 ", "K=128 V=80 ", "K=128 V=128 state=bf16 ",
+                           "K=64 V=64 ", "K=64 V=80 state=bf16 "})
     for (const char* every : {"checkpoint=64 ", "checkpoint=128 ", "checkpoint=192 "}) {
       PoolTrial one;
       one.trial = trial(
@@ -94,12 +96,13 @@ TEST_CASE("a chain's shared memory holds its checkpoints", "[strategy]") {
     return recipe->stages.at(1).shared_bytes;
   };
   const std::string none = kPool + "H=16 ", kept = kKept + "H=16 ";
-  // The bug: they began amid a sector wherever the barriers before them ended, and copies out of
-  // there took so long that a ring of five was slower than one of four (222 us for 190).
-  const auto whole_lines = [](std::size_t ring) { return (ring + 127) / 128 * 128; };
+  // Where the copy engine's exchange of units begins anew.  The bug, when they went out as they
+  // lay: they began amid a sector wherever the barriers before them ended, and copies out of there
+  // took so long that a ring of five was slower than one of four (222 us for 190).
+  const auto aligned = [](std::size_t ring) { return (ring + 1023) / 1024 * 1024; };
   const auto check = [&](const std::string& more, const Tuning& tuning, int count, int each) {
     CHECK(bytes(kept + more, tuning) ==
-          whole_lines(bytes(none + more, tuning) + 16 * count) + count * each);
+          aligned(bytes(none + more, tuning) + 16 * count) + count * each);
   };
   check("", {}, 2, 64 * 128 * 4);
   check("", {.load_stages = 5}, 2, 64 * 128 * 4);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +132,14 @@ std::vector<Trial> slabs() {
   still.A_log_value = -200;
   for (const char* words : {"", "varlen=1 ", "g=f16 "})
     out.push_back(trial(std::string("gate=bounded V=128 HV=2 ") + words, {77, 77}, still));
+  // The bug: a dt_bias of infinity met the missing tokens' minus infinity, and the final state was
+  // NaN.
+  for (const double bias : {std::numeric_limits<double>::infinity(), 3e38, -3e38}) {
+    reference::InputSpec far;
+    far.dt_bias_value = bias;
+    for (const char* words : {"", "varlen=1 ", "g=f16 "})
+      out.push_back(trial(std::string("gate=bounded V=128 HV=2 ") + words, {77, 77}, far));
+  }
   return out;
 }
 
@@ -371,6 +380,26 @@ TEST_CASE("fused leaves many checkpoints, by two groups where they are dense", "
       INFO(words << every);
       CHECK(chosen(pool + words + every) == "fused");
     }
+}
+
+TEST_CASE("two groups leave a checkpoint room in shared memory", "[strategy]") {
+  const auto kept = [](const std::string& words, int groups) {
+    const abi::Shape shape = problem::shape_of(problem_in_words("pool=1 ht=1 " + words));
+    const abi::fused::Layout layout = abi::fused::layout(shape, groups);
+    CHECK(layout.bytes <= static_cast<int>(h200().shared_per_block));
+    CHECK(layout.slots >= 2);
+    CHECK(layout.kept % abi::state_box::align == 0);
+    if (layout.kept != 0) CHECK(layout.bytes == layout.kept + 4 * abi::state_box::bytes(shape));
+    return layout.kept != 0;
+  };
+  const std::string every = "H=64 checkpoint=64 ";
+  CHECK(kept(every, 2));
+  CHECK(kept(every + "state=bf16", 2));
+  CHECK(kept(every + "K=64", 2));
+  CHECK(kept(every + "K=64", 3));
+  CHECK_FALSE(kept(every, 3));
+  CHECK_FALSE(kept("H=64", 2));
+  CHECK_FALSE(kept(every + "layout=key_first", 2));
 }
 
 TEST_CASE("fused composes where it serves", "[strategy]") {

@@ -1,11 +1,16 @@
 #include "strategy/tensor_box.hpp"
 
 #include <array>
+#include <optional>
+#include <string>
 
+#include "problem/shape.hpp"
 #include "support/catch.hpp"
+#include "support/words.hpp"
 
 using kda::TensorBox;
 using kda::strategy::box_of;
+using kda::strategy::box_of_states;
 using kda::strategy::Extent;
 using kda::strategy::Slabs;
 
@@ -71,4 +76,58 @@ TEST_CASE("more tokens than 31 bits count, or none, are no box") {
   CHECK_FALSE(box_of(tensor(), extent, kSlabs, 32));
   extent.tokens = (std::int64_t{1} << 31) - 1;
   CHECK(box_of(tensor(), extent, kSlabs, 32));
+}
+
+namespace {
+
+// A pool of nine slots, and gaps of 64 elements between them.
+struct States {
+  kda::abi::Shape shape;
+  kda::abi::Inputs in;
+  kda::abi::Outputs out;
+
+  explicit States(const std::string& words)
+      : shape(kda::problem::shape_of(
+            kda::test::problem_in_words("pool=1 ht=1 checkpoint=64 H=3 " + words))) {
+    in.value_heads = 3;
+    out.final_state = reinterpret_cast<void*>(0x1000);
+    out.pool.slots = 9;
+    out.pool.stride = 3 * shape.key_dim * shape.value_dim + 64;
+  }
+  std::optional<TensorBox> box() const { return box_of_states(shape, in, out); }
+};
+
+}  // namespace
+
+TEST_CASE("a box of states is of a warp's V columns, in lines of 128 bytes") {
+  const auto f32 = States("K=128 V=80").box();
+  REQUIRE(f32);
+  CHECK(f32->data == reinterpret_cast<const void*>(0x1000));
+  // Lines, two side by side, V columns of all heads, and again.
+  CHECK(f32->sizes == Sizes{64, 2, 240, 2, 9});
+  CHECK(f32->strides == Strides{128, 512, 256, 4 * (3 * 128 * 80 + 64)});
+  CHECK(f32->box == Box{64, 2, 16, 2, 1});
+  const auto bf16 = States("K=128 V=128 state=bf16").box();
+  REQUIRE(bf16);
+  CHECK(bf16->sizes == Sizes{64, 1, 384, 2, 9});
+  CHECK(bf16->strides[1] == 256);
+  CHECK(bf16->strides[2] == 128);
+  CHECK(bf16->strides[3] == 2 * (3 * 128 * 128 + 64));
+  CHECK(bf16->box == Box{64, 1, 16, 2, 1});
+  const auto narrow = States("K=64 V=64").box();
+  REQUIRE(narrow);
+  CHECK(narrow->sizes == Sizes{64, 2, 192, 1, 9});
+}
+
+TEST_CASE("states that no warp's columns or no whole lines make are no boxes") {
+  CHECK_FALSE(States("K=128 V=100").box());
+  CHECK_FALSE(States("K=96 V=128").box());
+  CHECK_FALSE(States("K=128 V=128 layout=key_first").box());
+  States odd("K=128 V=128");
+  ++odd.out.pool.stride;
+  CHECK_FALSE(odd.box());
+  odd.out.pool.stride += 3;
+  CHECK(odd.box());
+  odd.out.final_state = reinterpret_cast<void*>(0x1008);
+  CHECK_FALSE(odd.box());
 }

@@ -7,6 +7,7 @@
 #include "ptx/shared_words.cuh"
 #include "ptx/special_registers.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
+#include "sm90/state_box.cuh"
 
 namespace kda::chunk_wgmma {
 
@@ -41,18 +42,12 @@ KDA_DEVICE u32 checkpoint_at(const abi::StatePool& pool, const Task& task, int l
   return whole && number * pool.checkpoint_tokens == tokens ? static_cast<u32>(number) : 0;
 }
 
-// The block's V columns of the state in shared memory, as they will lie in the pool: so many
+// The block's V columns of the state in shared memory, a box a warp (sm90/state_box.cuh): so many
 // buffers in turn, checkpoint 1 in the first.  All follows from a checkpoint's number.
 template <class Chain>
 struct CheckpointBuffers {
-  static constexpr abi::Shape shape = Chain::shape;
-  static constexpr abi::DType type = shape.state_type;
-  static constexpr int size = abi::bytes_of(type);
-  static constexpr int row = shape.key_dim * size;
-  static constexpr int tiles = shape.key_dim / 8;
-  // Rows that a store of the warp's takes to one bank at once: tiles are written in another order
-  // on each, which keeps them apart.
-  static constexpr int rows_at_once = size == 4 ? 4 : 8;
+  using Box = StateBox<Chain::shape>;
+  static constexpr int boxes = Chain::columns / Box::rows;
   static constexpr u32 count = Chain::checkpoint_buffers;
 
   u32 barriers;  // full, then empty, of each buffer
@@ -76,8 +71,9 @@ struct CheckpointBuffers {
   // Of the buffer of checkpoint `number`.
   KDA_DEVICE u32 full(u32 number) const { return barriers + index(number) * 8; }
   KDA_DEVICE u32 empty(u32 number) const { return barriers + (count + index(number)) * 8; }
-  KDA_DEVICE u32 data(u32 number) const {
-    return barriers + Chain::checkpoints_from + index(number) * Chain::checkpoint_bytes;
+  KDA_DEVICE Box box(u32 number, u32 warp) const {
+    return {barriers + Chain::checkpoints_from + index(number) * Chain::checkpoint_bytes +
+            warp * Box::bytes};
   }
   // Until the consumers have left it there.
   KDA_DEVICE void wait_full(u32 number) const { ptx::mbarrier_wait(full(number), round(number)); }
@@ -86,108 +82,56 @@ struct CheckpointBuffers {
   KDA_DEVICE void leave(const typename Chain::State& state, u32 number) const {
     ptx::mbarrier_wait(empty(number), round(number) ^ 1);  // the first time round it is empty
     const u32 thread = ptx::thread_now();  // nothing of this in registers across the chain
-    const u32 turn = thread % 32 / 4 % rows_at_once;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const u32 line = data(number) + (thread / 32 * 16 + half * 8 + thread % 32 / 4) * row +
-                       thread % 4 * (2 * size);
-#pragma unroll
-      for (int first = 0; first < tiles; first += rows_at_once) {
-        Pair pairs[rows_at_once];
-#pragma unroll
-        for (int k = 0; k < rows_at_once; ++k) {
-          pairs[k] = pair_of(&state.s[0][first + k][half * 2]);
-        }
-        // pairs[k] becomes that of tile k ^ turn.
-#pragma unroll
-        for (int bit = 1; bit < rows_at_once; bit *= 2) {
-#pragma unroll
-          for (int k = 0; k < rows_at_once; ++k) {
-            if ((k & bit) == 0) swap_if((turn & bit) != 0, pairs[k], pairs[k | bit]);
-          }
-        }
-#pragma unroll
-        for (int k = 0; k < rows_at_once; ++k) {
-          put(line + first * 8 * size + (k ^ turn) * (8 * size), pairs[k]);
-        }
-      }
-    }
+    box(number, thread / 32).put(state.s[0], thread % 32);
     ptx::mbarrier_arrive(full(number));
   }
 
  private:
   static KDA_DEVICE u32 index(u32 number) { return (number - 1) % count; }
   static KDA_DEVICE u32 round(u32 number) { return (number - 1) / count % 2; }  // its parity
-
-  struct Pair {
-    u32 words[size / 2];
-  };
-  static KDA_DEVICE Pair pair_of(const float* x) {
-    if constexpr (type == abi::DType::f32) {
-      return {{__float_as_uint(x[0]), __float_as_uint(x[1])}};
-    } else {
-      return {{element<type>::pack(x[0], x[1])}};
-    }
-  }
-  static KDA_DEVICE void swap_if(bool yes, Pair& a, Pair& b) {
-#pragma unroll
-    for (int w = 0; w < size / 2; ++w) {
-      const u32 x = a.words[w];
-      a.words[w] = yes ? b.words[w] : x;
-      b.words[w] = yes ? x : b.words[w];
-    }
-  }
-  static KDA_DEVICE void put(u32 address, const Pair& pair) {
-    if constexpr (type == abi::DType::f32) {
-      ptx::st_shared_u32x2(address, pair.words[0], pair.words[1]);
-    } else {
-      ptx::st_shared_u32(address, pair.words[0]);
-    }
-  }
 };
-
-// A checkpoint to its slot, in pieces that are copied at once; by one thread, which commits them.
-KDA_DEVICE void store_checkpoint(void* to, u32 from, u32 bytes) {
-  constexpr u32 piece = 8192;
-#pragma unroll 1
-  for (u32 at = 0; at < bytes; at += piece) {
-    const u32 left = bytes - at;
-    ptx::bulk_store(static_cast<char*>(to) + at, from + at, left < piece ? left : piece);
-  }
-}
 
 // The warp that copies.  It waits until a buffer has been read, and hands it back, only when the
 // next one's copy has begun.
 template <class Chain>
 KDA_DEVICE void bring_checkpoints(const typename Chain::Ring& ring,
-                                  const abi::chunk::RecurrenceArgs& args, const Task& task) {
+                                  const abi::chunk::RecurrenceArgs& args,
+                                  const abi::state_box::Pool& pool, const Task& task) {
   using Buffers = CheckpointBuffers<Chain>;
-  constexpr abi::Shape shape = Chain::shape;
   const Buffers buffers(ring);
   CheckpointSlots<Chain> slots(args, task);
-  const int elements = smaller(Chain::values - task.value0, Chain::columns) * shape.key_dim;
-  const int lane = threadIdx.x % 32;
+  const u32 lane = threadIdx.x % 32;
 #pragma unroll 1
   for (int left = task.chunks - 1; left >= 0; --left) {
     const i64 slot = slots.next(left);
     const u32 number = checkpoint_at<Chain>(args.out.pool, task, left, last_rows<Chain>(task));
     if (number == 0) continue;
     buffers.wait_full(number);
-    const u32 from = buffers.data(number);
-    auto* to = slots.at(slot) + static_cast<i64>(task.value0) * shape.key_dim;
     if (slot == no_slot) {
-    } else if (reinterpret_cast<u64>(to) % 16 == 0) {
+    } else if (pool.present) {
       if (lane == 0) {
         ptx::fence_async_proxy();
-        store_checkpoint(to, from, elements * Buffers::size);
+        const int row = task.head * Chain::values + task.value0;
+#pragma unroll
+        for (int i = 0; i < Buffers::boxes; ++i) {
+          constexpr int rows = Buffers::Box::rows;
+          if (Chain::values % Chain::columns != 0 && task.value0 + i * rows >= Chain::values) break;
+          buffers.box(number, i).send(pool, slot, row + i * rows);
+        }
       }
-    } else {  // no copy writes there
+    } else {
+      constexpr int keys = Chain::shape.key_dim;
+      const int elements = smaller(Chain::values - task.value0, Chain::columns) * keys;
+      auto* to = slots.at(slot) + static_cast<i64>(task.value0) * keys;
 #pragma unroll 1
-      for (int i = lane; i < elements; i += 32) {
-        if constexpr (Buffers::size == 4) {
-          to[i] = ptx::ld_shared_f32(from + i * 4);
+      for (int i = static_cast<int>(lane); i < elements; i += 32) {
+        const u32 row = i / keys;
+        const u32 from =
+            buffers.box(number, row / Buffers::Box::rows).at(row % Buffers::Box::rows, i % keys);
+        if constexpr (sizeof(*to) == 4) {
+          to[i] = ptx::ld_shared_f32(from);
         } else {
-          to[i] = ptx::ld_shared_u16(from + i * 2);
+          to[i] = ptx::ld_shared_u16(from);
         }
       }
     }

@@ -95,11 +95,13 @@ KDA_DEVICE int feed(const typename Chain::Ring& ring, const abi::chunk::Recurren
 
 // What the warps past the consumers do.
 template <class Chain>
-KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
+KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk_wgmma::Args& all,
                         const Task& task, int warp) {
+  const abi::chunk::RecurrenceArgs& args = all.chain;
   const int number = warp - Chain::consumers / 32;
   if (number > Chain::row_warps) {
-    if constexpr (Chain::copies_checkpoints) bring_checkpoints<Chain>(ring, args, task);
+    if constexpr (Chain::copies_checkpoints)
+      bring_checkpoints<Chain>(ring, args, all.checkpoints, task);
   } else if (number > 0) {
     move_rows<Chain>(ring, args, task, number - 1);
   } else {

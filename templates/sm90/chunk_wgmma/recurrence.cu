@@ -29,8 +29,8 @@ constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
 using Chain = chunk_wgmma::Chain<shape, tune>;
 
 // From a sequence's state to its state after all chunks.
-KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
-                     chunk_wgmma::Task& task) {
+KDA_DEVICE void walk(char* memory, const abi::chunk_wgmma::Args& all, chunk_wgmma::Task& task) {
+  const abi::chunk::RecurrenceArgs& args = all.chain;
   const abi::Inputs& in = args.in;
   task.sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, task.n);
   task.first = 0;
@@ -60,7 +60,7 @@ KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= Chain::consumers / 32) {
-    chunk_wgmma::produce<Chain>(ring, args, task, warp);
+    chunk_wgmma::produce<Chain>(ring, all, task, warp);
   } else {
     const auto value0 = [&] { return task.value0 + static_cast<int>(threadIdx.x) / 32 * 16; };
     Chain::State state;
@@ -88,10 +88,10 @@ KDA_DEVICE void walk(char* memory, const abi::chunk::RecurrenceArgs& args,
 }
 
 extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
-    kda_chunk_wgmma_recurrence(const __grid_constant__ abi::chunk::RecurrenceArgs args) {
+    kda_chunk_wgmma_recurrence(const __grid_constant__ abi::chunk_wgmma::Args args) {
   extern __shared__ __align__(1024) char memory[];
 
-  const abi::Inputs& in = args.in;
+  const abi::Inputs& in = args.chain.in;
   const auto part = [&](u32 number) {  // of all (sequence, value head, shard)
     chunk_wgmma::Task task;
     task.value0 = static_cast<int>(number % Chain::shards) * Chain::columns;

@@ -72,6 +72,9 @@ struct Pair {
 
   KDA_DEVICE u32 v() const { return memory + layout.values; }
   KDA_DEVICE u32 o() const { return v() + values_bytes; }
+  KDA_DEVICE u32 kept(u32 warp) const {
+    return memory + layout.kept + warp * abi::state_box::bytes(shape);
+  }
   static constexpr int value_row = abi::fused::columns * 2;  // bytes
   static constexpr int values_bytes = chunk * value_row;
 

@@ -12,6 +12,7 @@
 #include "sm90/fused/pair.cuh"
 #include "sm90/fused/rows.cuh"
 #include "sm90/fused/stream.cuh"
+#include "sm90/state_box.cuh"
 #include "step/state.cuh"
 #include "tile/scale.cuh"
 #include "tile/shared.cuh"
@@ -46,9 +47,10 @@ class Walk {
         if (next.part < parts && next.begins) prefetch_state(Part(args_.in, next.part));
       }
       const Piece piece = line.piece(args_.in, number);
-      if (piece.part >= parts) return;
+      if (piece.part >= parts) break;
       this->piece(piece);
     }
+    if constexpr (layout.kept != 0) ptx::bulk_store_wait_read();
   }
 
  private:
@@ -131,9 +133,31 @@ class Walk {
   KDA_DEVICE void keep(int n, int own) {
     forget();
     const i64 slot = keep_.slot(args_.out.pool);
-    if (slot != no_slot && !rows_.padding()) leave(slot, own);
+    if (slot != no_slot && !rows_.padding()) {
+      if (layout.kept != 0 && args_.checkpoints.present) {
+        send(slot, own);
+      } else {
+        leave(slot, own);
+      }
+    }
     keep_.next(args_.out.pool, n);  // last, that its load finds a register where it stays
   }
+
+  // As leave(), by the copy engine, each warp for itself.
+  KDA_DEVICE void send(i64 slot, int own) {
+    const StateBox<shape> box{pair_.kept(static_cast<u32>(thread_) / 32)};
+    const bool sends = thread_ % 32 == sender;
+    if (sends) ptx::bulk_store_wait_read();  // of the one before
+    __syncwarp();
+    box.put(state_.s[0], static_cast<u32>(thread_) % 32);
+    ptx::fence_async_proxy();
+    __syncwarp();
+    if (sends) {
+      box.send(args_.checkpoints, slot, own / shards * shape.value_dim + value0(own % shards));
+      ptx::bulk_store_commit();
+    }
+  }
+  static constexpr int sender = 1;  // of a warp; Rows has its first ones
 
   KDA_DEVICE void turn(bool had_one) {
     namespace wg = chunk_wgmma;

@@ -24,6 +24,7 @@ struct BoundedGate {
     slope = -step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e) *
             step::log2e;
     constexpr float least = 0x1p-126F;
+    constexpr float most = 0x1.fffffep127F;
     if (slope > -least) slope = -least;  // so that it closes whatever A_log is
     const u32 own = static_cast<u32>(thread);
     const u32 channel = own / 32 * slab + own % 32 / 4;
@@ -33,7 +34,8 @@ struct BoundedGate {
     for (int ks = 0; ks < k_steps; ++ks) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        offset[ks][i] = (biases == nullptr ? 0.0F : biases[ks * 16 + i * 8]) * slope;
+        const float x = (biases == nullptr ? 0.0F : biases[ks * 16 + i * 8]) * slope;
+        offset[ks][i] = x < -most ? -most : x;  // infinite, it would make a closed gate NaN
       }
     }
   }
