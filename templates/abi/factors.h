@@ -34,7 +34,7 @@ constexpr int buffer_bytes(const Shape& shape, int groups) {
 }
 
 // What the group works in, the larger of AnyGateScratch (sm90/factors) and Scratch (sm90/slabs),
-// which assert that it is enough.  At K = 128 strategy fused has 48 bytes to spare.
+// which assert that it is enough.  At K = 128 strategy fused has 80 bytes to spare.
 constexpr int scratch_bytes = 28832;
 
 // q, k and g of a run, a warp's channels a slab, in boxes of a chunk's tokens.

@@ -50,7 +50,7 @@ struct Layout {
   int bytes;
 };
 constexpr int barrier_bytes = 144;
-constexpr int memory_bytes = 160;  // what a group remembers, behind its scratch
+constexpr int memory_bytes = 128;  // what a group remembers, behind its scratch
 constexpr Layout layout(const Shape& shape, int groups) {
   constexpr int limit = 227 * 1024;
   constexpr int values = 2 * factors::chunk * columns * 2;

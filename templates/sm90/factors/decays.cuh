@@ -2,10 +2,9 @@
 // its rows of q and k.
 #pragma once
 
-#include "ptx/ldmatrix.cuh"
-#include "ptx/mma.cuh"
 #include "sm90/factors/incoming.cuh"
 #include "sm90/factors/solve.cuh"
+#include "sm90/factors/squares.cuh"
 
 namespace kda {
 
@@ -146,43 +145,19 @@ struct Decays : Solve {
     return strong;
   }
 
-  // Sums of squares of the warp's slab: the diagonal of k k^T and q q^T.
+  // The warp's share of the squares.
   KDA_DEVICE void sum_squares(u32 buffer) const {
     const tile::Lane lane = this->lane();
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
-      float low[2][4] = {};
-      float high[2][4] = {};
-#pragma unroll
-      for (int ks = 0; ks < k_steps; ++ks) {
-        const u32 at = place(buffer + image.kd, half, ks);
-#pragma unroll
-        for (int which = 0; which < 2; ++which) {
-          u32 a[4];
-          ptx::ldmatrix_x4(a, at + which * k_to_q);
-          const u32 b0[2] = {a[0], a[2]};
-          const u32 b1[2] = {a[1], a[3]};
-          ptx::mma_m16n8k16_bf16(low[which], a, b0);
-          ptx::mma_m16n8k16_bf16(high[which], a, b1);
-        }
-      }
-      if (lane.t == lane.g / 2) {
-        const int token = half * half_tokens + lane.g;
-#pragma unroll
-        for (int which = 0; which < 2; ++which) {
-          shared.squares[token][which][warp] = lane.g % 2 == 0 ? low[which][0] : low[which][1];
-          shared.squares[token + 8][which][warp] =
-              lane.g % 2 == 0 ? high[which][2] : high[which][3];
-        }
-      }
+      kda::sum_squares(
+          shared.squares, lane, warp, half,
+          [&](int ks) { return place(buffer + image.kd, half, ks); }, k_to_q);
     }
   }
 
   KDA_DEVICE float unit_factor(int token, int which) const {
-    const float4 x = *reinterpret_cast<const float4*>(shared.squares[token][which]);
-    float r;
-    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"((x.x + x.y) + (x.z + x.w) + 1e-6F));
-    return r;
+    return kda::unit_factor(shared.squares[token][which]);
   }
 };
 

@@ -21,10 +21,10 @@ static_assert(abi::fused::fits(shape, groups), "the barriers need room behind a 
 
 // A chunk, by its number among those of its maker: t / 2.
 struct Turn {
-  int group, slot;
-  u32 round, slot_round;  // how often each has been used before, by parity
-
-  KDA_DEVICE Turn() : group(0), slot(0), round(0), slot_round(0) {}
+  int group = 0;
+  int slot = 0;
+  u32 round = 0;  // how often each has been used before, by parity
+  u32 slot_round = 0;
 
   KDA_DEVICE void next() {
     if (++group == groups) {

@@ -9,6 +9,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma.cuh"
 #include "sm90/factors/solve.cuh"
+#include "sm90/factors/squares.cuh"
 #include "sm90/slabs/gate.cuh"
 #include "sm90/slabs/load.cuh"
 
@@ -38,44 +39,21 @@ struct Decays : Solve {
     return raw.at(0, ks * 16) + half * Half::bytes;
   }
 
-  // Sums of squares of the warp's slab: the diagonal of k k^T and q q^T.
+  // The warp's share of the squares.
   KDA_DEVICE void sum_squares() const {
     const tile::Lane lane = this->lane();
     const Raw raw = this->raw();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float low[2][4] = {};
-      float high[2][4] = {};
-#pragma unroll
-      for (int ks = 0; ks < k_steps; ++ks) {
-#pragma unroll
-        for (int which = 0; which < 2; ++which) {
-          u32 a[4];
-          ptx::ldmatrix_x4(a, piece(raw, half, ks) - which * apart);
-          const u32 b0[2] = {a[0], a[2]};
-          const u32 b1[2] = {a[1], a[3]};
-          ptx::mma_m16n8k16_bf16(low[which], a, b0);
-          ptx::mma_m16n8k16_bf16(high[which], a, b1);
-        }
-      }
-      if (lane.t == lane.g / 2) {
-        const int token = half * half_tokens + lane.g;
-#pragma unroll
-        for (int which = 0; which < 2; ++which) {
-          shared.squares[token][which][warp] = lane.g % 2 == 0 ? low[which][0] : low[which][1];
-          shared.squares[token + 8][which][warp] =
-              lane.g % 2 == 0 ? high[which][2] : high[which][3];
-        }
-      }
+      kda::sum_squares(
+          shared.squares, lane, warp, half, [&](int ks) { return piece(raw, half, ks); },
+          u32{0} - apart);
     }
   }
 
   // Of the token of the lane's number.
   KDA_DEVICE float unit_factor(int which) const {
-    const float4 x = *reinterpret_cast<const float4*>(shared.squares[number_in_warp()][which]);
-    float r;
-    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"((x.x + x.y) + (x.z + x.w) + 1e-6F));
-    return r;
+    return kda::unit_factor(shared.squares[number_in_warp()][which]);
   }
 
   // D of a piece of raw g.

@@ -1,0 +1,51 @@
+// The lengths of a chunk's rows of q and k, of which each warp has a share of the channels.
+#pragma once
+
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mma.cuh"
+#include "sm90/factors/sizes.cuh"
+#include "tile/operand.cuh"
+
+namespace kda {
+
+using Squares = float[chunk][2][4];  // of k and q, a share a warp
+
+// A warp's share of half the tokens': the diagonals of k k^T and q q^T.  place(ks): of this lane's
+// row of a k step of raw k; q is k_to_q further, modulo 2^32.
+template <class Place>
+KDA_DEVICE void sum_squares(Squares& squares, const tile::Lane& lane, int warp, int half,
+                            const Place& place, u32 k_to_q) {
+  float low[2][4] = {};
+  float high[2][4] = {};
+#pragma unroll
+  for (int ks = 0; ks < k_steps; ++ks) {
+    const u32 at = place(ks);
+#pragma unroll
+    for (int which = 0; which < 2; ++which) {
+      u32 a[4];
+      ptx::ldmatrix_x4(a, at + which * k_to_q);
+      const u32 b0[2] = {a[0], a[2]};
+      const u32 b1[2] = {a[1], a[3]};
+      ptx::mma_m16n8k16_bf16(low[which], a, b0);
+      ptx::mma_m16n8k16_bf16(high[which], a, b1);
+    }
+  }
+  if (lane.t == lane.g / 2) {
+    const int token = half * half_tokens + lane.g;
+#pragma unroll
+    for (int which = 0; which < 2; ++which) {
+      squares[token][which][warp] = lane.g % 2 == 0 ? low[which][0] : low[which][1];
+      squares[token + 8][which][warp] = lane.g % 2 == 0 ? high[which][2] : high[which][3];
+    }
+  }
+}
+
+// What makes a row's length one, once all warps have given their share.
+KDA_DEVICE float unit_factor(const float (&shares)[4]) {
+  const float4 x = *reinterpret_cast<const float4*>(shares);
+  float r;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"((x.x + x.y) + (x.z + x.w) + 1e-6F));
+  return r;
+}
+
+}  // namespace kda
