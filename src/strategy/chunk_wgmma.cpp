@@ -193,8 +193,8 @@ constexpr int kBriefStages = 3;
 
 // Both stages at once: a block has its multiprocessor to itself, and its copies take long while the
 // others prepare.  H = 16 takes 145, 135, 130, 126 us with rings of four to seven.  With
-// checkpoints as deep a ring as leaves two of them room (one every 64 tokens: 190 and 183 us with
-// rings of four and five; of six with one 239).
+// checkpoints as deep a ring as leaves two of them room (one every 64 tokens: 189 and 179 us with
+// rings of four and five; of six with one 237).
 Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups) {
   tuning.stages_at_once = 2;
   tuning.warpgroups = warpgroups;
