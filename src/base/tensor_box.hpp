@@ -6,8 +6,8 @@
 
 namespace kda {
 
-// Five dimensions, of which the first lies side by side: of rows they are channels of a slab, token,
-// slab, head and sequence, in this order, a slab being so many channels.
+// Five dimensions, of which the first lies side by side: of rows they are channels of a slab,
+// token, slab, head and sequence, in this order, a slab being so many channels.
 struct TensorBox {
   const void* data;
   std::array<std::uint64_t, 5> sizes;
