@@ -41,9 +41,11 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 
-// Two groups leave a checkpoint room in shared memory, from where it leaves while the walk goes on
-// (measured on an H200, 64 heads of 8192 tokens: 415 us for 475 with one every 64 tokens, 405 for
-// 402 with one every 128).
+// With checkpoints two groups: they leave one room in shared memory, from where it goes while the
+// walk goes on (measured on an H200, 64 heads of 8192 tokens: 415 us for 475 with one every 64
+// tokens, 405 for 402 with one every 128).  Where they go from registers the walk takes longer than
+// three groups need to make what it walks, and two are less in its way (481 us for 497).  K = 64,
+// where three groups leave one room, too, has not been timed.
 tunable::Values defaults(const Problem& problem, const device::Device&) {
   constexpr int kOften = 3 * abi::factors::chunk;  // tokens
   const bool often = problem.checkpoint_tokens > 0 && problem.checkpoint_tokens <= kOften;
@@ -83,14 +85,14 @@ class CutSlices {
 // A run's tensors as the copy engine takes them (abi/fused.h).
 class Maps {
  public:
-  Maps(const Problem& problem, const abi::Inputs& in, const abi::Outputs& out) {
+  Maps(const Problem& problem, const abi::Inputs& in, const abi::Outputs& out, int groups) {
     const Extent values = extent(problem, in, problem.value_heads, problem.value_dim);
     constexpr int kTokens = abi::factors::chunk;
     constexpr Slabs kColumns = {.channels = abi::fused::columns, .count = 1};
     v_ = box_of(in.v, values, kColumns, kTokens);
     o_ = box_of(out.o, values, kColumns, kTokens);
     const abi::Shape shape = problem::shape_of(problem);
-    if (shape.checkpoints) states_ = box_of_states(shape, in, out);
+    if (abi::fused::layout(shape, groups).kept != 0) states_ = box_of_states(shape, in, out);
     if (!makes_slabs(problem)) return;
     const Slabs slabs = {.channels = abi::factors::slab(shape),
                          .count = abi::factors::slabs_a_box(shape)};
@@ -172,13 +174,14 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   stage.shared_bytes = static_cast<std::size_t>(abi::fused::layout(shape, tuning.groups).bytes);
   stage.cluster = abi::fused::blocks;
   stage.overlaps_previous = true;
-  stage.bind = [problem, cuts, pairs = pairs_of(device)](const Run& run, Launch& launch) {
+  stage.bind = [problem, cuts, groups = tuning.groups, pairs = pairs_of(device)](const Run& run,
+                                                                                 Launch& launch) {
     const std::int64_t wanted = std::min(parts_of(problem, run.forward.sequences), pairs);
     launch.grid[0] = static_cast<unsigned>(wanted) * abi::fused::blocks;
     abi::fused::Args args{.in = problem::inputs_of(problem, run.forward),
                           .out = problem::outputs_of(problem, run.forward),
                           .cuts = cuts.at(run.workspace)};
-    const Maps maps(problem, args.in, args.out);
+    const Maps maps(problem, args.in, args.out, groups);
     maps.tell(args);
     launch.set(args);
     maps.add_to(launch);

@@ -11,9 +11,9 @@ namespace {
 constexpr std::int64_t kElement = 2;  // bytes
 constexpr std::int64_t kUnit = 16;    // bytes
 
-// Where the copy engine takes it.
+// Where the copy engine takes it.  Strides are of elements of so many bytes.
 std::optional<TensorBox> made_of(const void* data, const std::array<std::int64_t, 5>& sizes,
-                                 const std::array<std::int64_t, 4>& strides,
+                                 const std::array<std::int64_t, 4>& strides, std::int64_t element,
                                  const std::array<std::uint32_t, 5>& box) {
   if (reinterpret_cast<std::uintptr_t>(data) % kUnit != 0) return std::nullopt;
   TensorBox made{.data = data, .sizes = {}, .strides = {}, .box = box};
@@ -22,9 +22,14 @@ std::optional<TensorBox> made_of(const void* data, const std::array<std::int64_t
     made.sizes[i] = static_cast<std::uint64_t>(sizes[i]);
   }
   for (std::size_t i = 0; i < strides.size(); ++i) {
-    // Of a dimension of one, which is never taken.
-    const std::int64_t bytes = sizes[i + 1] == 1 ? kUnit : strides[i];
-    if (bytes < kUnit || bytes % kUnit != 0 || bytes >= std::int64_t{1} << 40) return std::nullopt;
+    constexpr std::int64_t kMost = std::int64_t{1} << 40;  // bytes, not to be reached
+    if (sizes[i + 1] == 1) {                               // never taken, and may be anything
+      made.strides[i] = kUnit;
+      continue;
+    }
+    if (strides[i] <= 0 || strides[i] >= kMost / element) return std::nullopt;
+    const std::int64_t bytes = strides[i] * element;
+    if (bytes % kUnit != 0) return std::nullopt;
     made.strides[i] = static_cast<std::uint64_t>(bytes);
   }
   return made;
@@ -37,8 +42,7 @@ std::optional<TensorBox> box_of(const abi::Tensor& tensor, const Extent& extent,
   return made_of(tensor.data,
                  {slabs.channels, extent.tokens, extent.channels / slabs.channels, extent.heads,
                   extent.sequences},
-                 {tensor.token * kElement, slabs.channels * kElement, tensor.head * kElement,
-                  tensor.sequence * kElement},
+                 {tensor.token, slabs.channels, tensor.head, tensor.sequence}, kElement,
                  {static_cast<std::uint32_t>(slabs.channels), static_cast<std::uint32_t>(tokens),
                   static_cast<std::uint32_t>(slabs.count), 1, 1});
 }
@@ -49,14 +53,14 @@ std::optional<TensorBox> box_of_states(const abi::Shape& shape, const abi::Input
   if (!shape.state_pool || !box::serves(shape) || shape.value_dim % box::rows != 0) {
     return std::nullopt;
   }
-  const std::int64_t row = box::row_bytes(shape);
+  const std::int64_t element = abi::bytes_of(shape.state_type);
   const int beside = box::beside(shape);
+  const std::int64_t line = box::line / element;
   constexpr int kWords = box::line / static_cast<int>(kElement);
   return made_of(out.final_state,
                  {kWords, beside, std::int64_t{in.value_heads} * shape.value_dim, box::parts(shape),
                   out.pool.slots},
-                 {box::line, row, std::int64_t{beside} * box::line,
-                  out.pool.stride * abi::bytes_of(shape.state_type)},
+                 {line, shape.key_dim, beside * line, out.pool.stride}, element,
                  {kWords, static_cast<std::uint32_t>(beside), box::rows,
                   static_cast<std::uint32_t>(box::parts(shape)), 1});
 }

@@ -46,7 +46,7 @@ struct Layout {
   int slots;     // how many, and bytes of each
   int slot;
   int values;  // v of a chunk, and o of one
-  int kept;    // a checkpoint on its way, a box a warp that walks; or 0: there is no room
+  int kept;    // a checkpoint on its way, a box a warp that walks; or 0: they leave from registers
   int bytes;
 };
 constexpr int barrier_bytes = 144;
@@ -60,9 +60,9 @@ constexpr Layout layout(const Shape& shape, int groups) {
   l.slot = (chunk::image(shape, factors::chunk).bytes + 1023) / 1024 * 1024;
   const int kept = shape.checkpoints && state_box::serves(shape) ? 4 * state_box::bytes(shape) : 0;
   const int room = (limit - l.arriving - values) / l.slot;
-  const int beside = (limit - l.arriving - values - kept) / l.slot;
-  const bool keeps = kept > 0 && beside >= 2;
-  l.slots = keeps ? beside : room;
+  const int left = (limit - l.arriving - values - kept) / l.slot;
+  const bool keeps = kept > 0 && left >= 2;
+  l.slots = keeps ? left : room;
   if (l.slots > 4) l.slots = 4;
   l.values = l.arriving + l.slots * l.slot;
   l.bytes = l.values + values;

@@ -30,7 +30,7 @@ KDA_DEVICE void tensor_store(const abi::TensorMap& map, Corner at, u32 shared) {
       : "memory");
 }
 
-// The same of a tensor whose dimensions mean something else, from its coordinates on.
+// The same at coordinates as the map has them, innermost first.
 KDA_DEVICE void tensor_store(const abi::TensorMap& map, const int (&at)[5], u32 shared) {
   asm volatile(
       "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4, %5}], "

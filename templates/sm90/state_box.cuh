@@ -21,6 +21,8 @@ struct StateBox {
   static constexpr u32 size = abi::bytes_of(type);
   static constexpr u32 tile = 8 * size;                                 // 8 channels of a row
   static constexpr int tiles = static_cast<int>(beside * line / tile);  // of a row in a part
+  // Lines are counted from where the engine's exchange begins.
+  static_assert(part % abi::state_box::align == 0);
 
   u32 place;  // shared address
 

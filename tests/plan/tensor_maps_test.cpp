@@ -111,19 +111,40 @@ TEST_CASE("checkpoints have a map of their pool, where the copy engine takes it"
       REQUIRE(maps.size() == std::size_t{fused ? 5U : 0U} + (past == 0 ? 1 : 0));
       if (past == 0) CHECK(maps.back().data == f.final_state);
       const auto& bytes = at.fake.launches.back().bytes;
-      bool present = past != 0;
+      abi::state_box::Pool pool;
       if (fused) {
         abi::fused::Args args;
         std::memcpy(&args, bytes.data(), sizeof args);
-        present = args.checkpoints.present;
+        pool = args.checkpoints;
       } else {
         abi::chunk_wgmma::Args args;
         std::memcpy(&args, bytes.data(), sizeof args);
-        present = args.checkpoints.present;
+        pool = args.checkpoints;
       }
-      CHECK(present == (past == 0));
+      CHECK(pool.present == (past == 0));
+      if (!pool.present) continue;
+      for (const unsigned char byte : pool.map.bytes) CHECK(byte == maps.size());
     }
   }
+}
+
+TEST_CASE("checkpoints that leave from registers need no map of their pool", "[strategy]") {
+  // Three groups, the default where they are rare, leave no room in shared memory.
+  Fresh at;
+  const Made plan = make("fused", "T=256 H=2 K=128 V=128 pool=1 h0=1 ht=1 checkpoint=128");
+  Forward f = test::forward_at(100, 0x1000000, 0x100000);
+  const auto address = [](std::uintptr_t a) { return reinterpret_cast<void*>(a); };
+  f.A_log = static_cast<const float*>(address(0x1600000));
+  f.dt_bias = static_cast<const float*>(address(0x1610000));
+  f.initial_state = f.final_state = address(0x2000000);
+  f.pool.slots = 5;
+  f.pool.indices.data = address(0x1620000);
+  f.pool.checkpoints.data = address(0x1630000);
+  const Status status =
+      plan::run(*plan, f, address(0x1700000), plan->program.recipe.workspace_bytes, nullptr);
+  INFO(status.message());
+  REQUIRE(status);
+  CHECK(at.fake.tensor_maps.size() == 5);
 }
 
 TEST_CASE("a map that is refused is an error, and nothing is launched", "[plan][compile]") {

@@ -1,5 +1,6 @@
 // Checkpoints that chunk_wgmma's chains leave in shared memory: on any host how many at once and
 // what ring that leaves by default, on the device many of them through few buffers.
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -49,10 +50,12 @@ std::vector<Variant> variants() {
   return out;
 }
 
-// None to 15 of a sequence, after every chunk of 64 or more, the last ones without a column; every
-// second pool where no copy engine can write.  Every seventh sequence is padding.
+// None to 15 of a sequence, after every chunk of 64 or more, the last ones without a column; slots
+// apart by nothing, by what leaves them where no copy engine can write, and by what does not. Every
+// seventh sequence is padding.
 std::vector<PoolTrial> trials() {
   std::vector<PoolTrial> out;
+  constexpr int kGaps[] = {0, 5, 8};  // elements
   // V = 80 ends amid a block's columns, and another head's state begins there.
   for (const char* size : {"K=128 V=128 ", "K=128 V=100 ", "K=128 V=80 ", "K=128 V=128 state=bf16 ",
                            "K=64 V=64 ", "K=64 V=80 state=bf16 "})
@@ -67,7 +70,7 @@ std::vector<PoolTrial> trials() {
       spec.prefixes = out.size() % 2 == 0;
       spec.seed = out.size();
       one.slots = make_slots(spec);
-      one.gap = out.size() % 2 == 1 ? 5 : 0;
+      one.gap = kGaps[out.size() % std::size(kGaps)];
       out.push_back(one);
     }
   return out;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -132,6 +133,11 @@ std::vector<Trial> slabs() {
   still.A_log_value = -200;
   for (const char* words : {"", "varlen=1 ", "g=f16 "})
     out.push_back(trial(std::string("gate=bounded V=128 HV=2 ") + words, {77, 77}, still));
+  // The bug: the slope of such an A_log was infinite, and without a dt_bias every decay NaN.
+  reference::InputSpec steep;
+  steep.A_log_value = 100;
+  steep.dt_bias = false;
+  out.push_back(trial("gate=bounded V=128 HV=2", {77, 77}, steep));
   // The bug: a dt_bias of infinity met the missing tokens' minus infinity, and the final state was
   // NaN.
   for (const double bias : {std::numeric_limits<double>::infinity(), 3e38, -3e38}) {
@@ -201,6 +207,9 @@ std::vector<PoolTrial> pools() {
 // before; of dense runs, and of the last two packs, in parts that are cut.
 std::vector<PoolTrial> checkpoints() {
   std::vector<PoolTrial> out;
+  // Elements between slots.  By 5 no state is aligned to more than its elements, which no copy
+  // engine takes.
+  constexpr int kGaps[] = {0, 5, 8};
   const auto add = [&](const std::string& words, const std::vector<std::int64_t>& lengths) {
     PoolTrial one;
     one.trial = trial("pool=1 " + words, lengths);
@@ -208,11 +217,12 @@ std::vector<PoolTrial> checkpoints() {
                             .checkpoint_columns = 12,
                             .prefixes = one.trial.problem.initial_state,
                             .seed = out.size()});
-    one.gap = out.size() % 2 == 1 ? 5 : 0;  // no state is aligned to more than its elements
+    one.gap = kGaps[out.size() % std::size(kGaps)];
     out.push_back(one);
   };
   for (const char* words :
-       {"K=128 V=128 ", "K=128 V=256 layout=key_first ", "K=64 V=128 state=bf16 slots=i64 "})
+       {"K=128 V=128 ", "K=128 V=256 ", "K=128 V=256 layout=key_first ", "K=128 V=128 state=bf16 ",
+        "K=64 V=128 ", "K=64 V=128 state=bf16 slots=i64 "})
     for (const char* every : {"checkpoint=64 ", "checkpoint=96 ", "checkpoint=192 "}) {
       const std::string all = std::string(words) + every;
       add(all + "varlen=1", {1000, 1, 64, 300, 0, 31, 320, 33, 191, 192, 193, 640, 96});

@@ -1,6 +1,8 @@
 #include "strategy/tensor_box.hpp"
 
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -65,6 +67,9 @@ TEST_CASE("the stride of a dimension of one does not matter") {
   REQUIRE(box);
   CHECK(box->strides[0] == 768);
   for (const std::size_t i : {2, 3}) CHECK(box->strides[i] % 16 == 0);
+  // The bug: it was made bytes of all the same, past what 64 bits hold.
+  one.sequence = std::numeric_limits<std::int64_t>::max();
+  CHECK(box_of(one, {.channels = 128, .heads = 1, .tokens = 300, .sequences = 1}, kSlabs, 32));
 }
 
 TEST_CASE("more tokens than 31 bits count, or none, are no box") {
@@ -130,4 +135,10 @@ TEST_CASE("states that no warp's columns or no whole lines make are no boxes") {
   CHECK(odd.box());
   odd.out.final_state = reinterpret_cast<void*>(0x1008);
   CHECK_FALSE(odd.box());
+  States lone("K=128 V=128");
+  lone.out.pool.slots = 1;
+  lone.out.pool.stride = std::numeric_limits<std::int64_t>::max();
+  CHECK(lone.box());
+  lone.out.pool.slots = 2;
+  CHECK_FALSE(lone.box());
 }

@@ -1,5 +1,5 @@
-// What launch.cu launches and how: calls of a few tiny kernels with parameters as large as a
-// stage's, and a gate before them.
+// What launch.cu launches and how: calls of a few tiny kernels with parameters as large as those of
+// strategy chunk's stages, and a gate before them.
 #pragma once
 
 #include <cuda.h>

@@ -22,6 +22,9 @@ struct Departure {
 // M diag(beta) of half the tokens.
 using Inverse = tile::Shared<abi::DType::f16, half_tokens, half_tokens>;
 
+// Sums of squares of k and q, a share a warp; a token's four are read at once.
+using Squares = float[chunk][2][4];
+
 constexpr int lower_block = 72;  // floats of a diagonal 8 x 8 block, so that blocks meet all banks
 
 struct AnyGateScratch {
@@ -37,10 +40,10 @@ struct AnyGateScratch {
   Slice slices[4][2];  // [warp][half]
   union {
     struct {
-      float whole[2][keys];        // decay over each half
-      float whole_log[2][keys];    // its log2
-      float middle_log[2][keys];   // log2 decay up to each half's middle
-      float squares[chunk][2][4];  // of k and q, a share a warp
+      float whole[2][keys];       // decay over each half
+      float whole_log[2][keys];   // its log2
+      float middle_log[2][keys];  // log2 decay up to each half's middle
+      Squares squares;
     };
     float lowers[4][lower_block];
   };

@@ -3,12 +3,11 @@
 
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma.cuh"
+#include "sm90/factors/scratch.cuh"
 #include "sm90/factors/sizes.cuh"
 #include "tile/operand.cuh"
 
 namespace kda {
-
-using Squares = float[chunk][2][4];  // of k and q, a share a warp
 
 // A warp's share of half the tokens': the diagonals of k k^T and q q^T.  place(ks): of this lane's
 // row of a k step of raw k; q is k_to_q further, modulo 2^32.

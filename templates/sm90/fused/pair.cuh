@@ -18,6 +18,7 @@ constexpr int groups = tune.groups;
 constexpr abi::fused::Layout layout = abi::fused::layout(shape, groups);
 constexpr int group_bytes = abi::factors::group_bytes(shape, 2);
 static_assert(abi::fused::fits(shape, groups), "the barriers need room behind a group's scratch");
+static_assert(layout.kept % abi::state_box::align == 0);
 
 // A chunk, by its number among those of its maker: t / 2.
 struct Turn {

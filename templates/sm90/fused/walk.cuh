@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/slots.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/flag.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
 #include "sm90/fused/cut.cuh"

@@ -6,7 +6,6 @@
 // f32.
 #pragma once
 
-#include "ptx/ldmatrix.cuh"
 #include "ptx/mma.cuh"
 #include "sm90/factors/solve.cuh"
 #include "sm90/factors/squares.cuh"

@@ -25,7 +25,9 @@ struct BoundedGate {
             step::log2e;
     constexpr float least = 0x1p-126F;
     constexpr float most = 0x1.fffffep127F;
-    if (slope > -least) slope = -least;  // so that it closes whatever A_log is
+    constexpr float steepest = 0x1p100F;
+    if (slope > -least) slope = -least;        // so that it closes whatever A_log is
+    if (slope < -steepest) slope = -steepest;  // and an infinite one would make NaN of no bias
     const u32 own = static_cast<u32>(thread);
     const u32 channel = own / 32 * slab + own % 32 / 4;
     const float* biases =

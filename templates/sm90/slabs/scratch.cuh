@@ -23,8 +23,8 @@ struct Scratch {
   char inverse[2][Inverse::bytes];
   uint4 below[32];  // f16 operands by lane: Solve::minus_kk_below
   union {
-    uint4 qk[3][32];             // f16 A operands: first half, second half, below
-    float squares[chunk][2][4];  // of k and q, a share a warp
+    uint4 qk[3][32];  // f16 A operands: first half, second half, below
+    Squares squares;
   };
   float beta[chunk];
   Departure departure;
