@@ -49,7 +49,7 @@ struct CheckpointBuffers {
   using Box = StateBox<Chain::shape>;
   static constexpr int boxes = Chain::columns / Box::rows;
   static constexpr u32 count = Chain::checkpoint_buffers;
-  static_assert(Chain::checkpoint_bytes % abi::state_box::align == 0);
+  static_assert(!Chain::copies_checkpoints || Chain::checkpoint_bytes % abi::state_box::align == 0);
 
   u32 barriers;  // full, then empty, of each buffer
 
