@@ -45,8 +45,8 @@ struct StatePool {
 
   // The state after the (j + 1) * Problem::checkpoint_tokens first tokens of sequence n goes to the
   // slot checkpoints[n, j] of final_state; none where that is negative, past the pool or past the
-  // columns.  A slot that one sequence names twice, as a checkpoint's and another's or its own, may
-  // hold parts of both states.
+  // columns.  A slot that one sequence names twice, for two checkpoints or for one and its own
+  // state, may hold parts of both.
   IndexTable checkpoints;
 };
 

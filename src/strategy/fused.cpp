@@ -85,15 +85,16 @@ class CutSlices {
 // A run's tensors as the copy engine takes them (abi/fused.h).
 class Maps {
  public:
-  Maps(const Problem& problem, const abi::Inputs& in, const abi::Outputs& out, int groups) {
+  // keeps: whether checkpoints leave through shared memory.
+  Maps(const Problem& problem, const abi::Inputs& in, const abi::Outputs& out, bool keeps) {
     const Extent values = extent(problem, in, problem.value_heads, problem.value_dim);
     constexpr int kTokens = abi::factors::chunk;
     constexpr Slabs kColumns = {.channels = abi::fused::columns, .count = 1};
     v_ = box_of(in.v, values, kColumns, kTokens);
     o_ = box_of(out.o, values, kColumns, kTokens);
-    const abi::Shape shape = problem::shape_of(problem);
-    if (abi::fused::layout(shape, groups).kept != 0) states_ = box_of_states(shape, in, out);
+    if (keeps) states_ = box_of_states(problem::shape_of(problem), in, out);
     if (!makes_slabs(problem)) return;
+    const abi::Shape shape = problem::shape_of(problem);
     const Slabs slabs = {.channels = abi::factors::slab(shape),
                          .count = abi::factors::slabs_a_box(shape)};
     const Extent keys = extent(problem, in, problem.heads, problem.key_dim);
@@ -171,17 +172,18 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   factors.emplace_back("beside", 1);
   stage.prelude = compose::prelude(shape, factors);
   stage.threads = static_cast<unsigned>(abi::fused::threads(tuning.groups));
-  stage.shared_bytes = static_cast<std::size_t>(abi::fused::layout(shape, tuning.groups).bytes);
+  const abi::fused::Layout layout = abi::fused::layout(shape, tuning.groups);
+  stage.shared_bytes = static_cast<std::size_t>(layout.bytes);
   stage.cluster = abi::fused::blocks;
   stage.overlaps_previous = true;
-  stage.bind = [problem, cuts, groups = tuning.groups, pairs = pairs_of(device)](const Run& run,
-                                                                                 Launch& launch) {
+  stage.bind = [problem, cuts, keeps = layout.kept != 0, pairs = pairs_of(device)](const Run& run,
+                                                                                   Launch& launch) {
     const std::int64_t wanted = std::min(parts_of(problem, run.forward.sequences), pairs);
     launch.grid[0] = static_cast<unsigned>(wanted) * abi::fused::blocks;
     abi::fused::Args args{.in = problem::inputs_of(problem, run.forward),
                           .out = problem::outputs_of(problem, run.forward),
                           .cuts = cuts.at(run.workspace)};
-    const Maps maps(problem, args.in, args.out, groups);
+    const Maps maps(problem, args.in, args.out, keeps);
     maps.tell(args);
     launch.set(args);
     maps.add_to(launch);

@@ -123,9 +123,10 @@ constexpr int chain_threads(const Shape& shape, const Tuning& tuning, bool outpu
   return 128 * tuning.warpgroups + 32 * warps;
 }
 
+// Of the recurrence.
 struct Args {
   chunk::RecurrenceArgs chain;
-  state_box::Pool checkpoints;
+  state_box::Pool checkpoints;  // of chain.out's pool, if copies_checkpoints
 };
 
 }  // namespace kda::abi::chunk_wgmma

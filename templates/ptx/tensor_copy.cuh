@@ -21,22 +21,17 @@ KDA_DEVICE void tensor_load(u32 shared, const abi::TensorMap& map, Corner at, u3
       : "memory");
 }
 
-// In the thread's group of bulk stores (ptx/bulk.cuh).
-KDA_DEVICE void tensor_store(const abi::TensorMap& map, Corner at, u32 shared) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4, %5}], "
-      "[%6];" ::"l"(&map),
-      "n"(0), "r"(at.token), "r"(at.slab), "r"(at.head), "r"(at.n), "r"(shared)
-      : "memory");
-}
-
-// The same at coordinates as the map has them, innermost first.
+// In the thread's group of bulk stores (ptx/bulk.cuh).  at: coordinates as the map has them,
+// innermost first.
 KDA_DEVICE void tensor_store(const abi::TensorMap& map, const int (&at)[5], u32 shared) {
   asm volatile(
       "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4, %5}], "
       "[%6];" ::"l"(&map),
       "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(shared)
       : "memory");
+}
+KDA_DEVICE void tensor_store(const abi::TensorMap& map, Corner at, u32 shared) {
+  tensor_store(map, {0, at.token, at.slab, at.head, at.n}, shared);
 }
 
 }  // namespace kda::ptx

@@ -47,6 +47,22 @@ Status run(const Plan::Impl& plan, std::uintptr_t base, std::uintptr_t past = 0)
   return plan::run(plan, f, at(0x700000), plan.program.recipe.workspace_bytes, nullptr);
 }
 
+constexpr std::uintptr_t kPool = 0x2000000;
+
+// Of a plan with checkpoints; the pool lies `past` bytes further.
+Status run_on_pool(const Plan::Impl& plan, std::uintptr_t past = 0) {
+  constexpr std::uintptr_t kBase = 0x1000000;
+  const auto at = [](std::uintptr_t offset) { return reinterpret_cast<void*>(kBase + offset); };
+  Forward f = test::forward_at(100, kBase, 0x100000);
+  f.A_log = static_cast<const float*>(at(0x600000));
+  f.dt_bias = static_cast<const float*>(at(0x610000));
+  f.initial_state = f.final_state = reinterpret_cast<void*>(kPool + past);
+  f.pool.slots = 5;
+  f.pool.indices.data = at(0x620000);
+  f.pool.checkpoints.data = at(0x630000);
+  return plan::run(plan, f, at(0x700000), plan.program.recipe.workspace_bytes, nullptr);
+}
+
 }  // namespace
 
 TEST_CASE("a run has its own tensors' maps written before it is launched", "[plan][compile]") {
@@ -95,21 +111,12 @@ TEST_CASE("checkpoints have a map of their pool, where the copy engine takes it"
       INFO(strategy << ", " << past);
       at.fake.tensor_maps.clear();
       at.fake.launches.clear();
-      const auto address = [](std::uintptr_t a) { return reinterpret_cast<void*>(a); };
-      Forward f = test::forward_at(100, 0x1000000, 0x100000);
-      f.A_log = static_cast<const float*>(address(0x1600000));
-      f.dt_bias = static_cast<const float*>(address(0x1610000));
-      f.initial_state = f.final_state = address(0x2000000 + past);
-      f.pool.slots = 5;
-      f.pool.indices.data = address(0x1620000);
-      f.pool.checkpoints.data = address(0x1630000);
-      const Status status =
-          plan::run(*plan, f, address(0x1700000), plan->program.recipe.workspace_bytes, nullptr);
+      const Status status = run_on_pool(*plan, past);
       INFO(status.message());
       REQUIRE(status);
       const std::vector<FakeDriver::TensorMap>& maps = at.fake.tensor_maps;
       REQUIRE(maps.size() == std::size_t{fused ? 5U : 0U} + (past == 0 ? 1 : 0));
-      if (past == 0) CHECK(maps.back().data == f.final_state);
+      if (past == 0) CHECK(maps.back().data == reinterpret_cast<void*>(kPool));
       const auto& bytes = at.fake.launches.back().bytes;
       abi::state_box::Pool pool;
       if (fused) {
@@ -128,20 +135,11 @@ TEST_CASE("checkpoints have a map of their pool, where the copy engine takes it"
   }
 }
 
-TEST_CASE("checkpoints that leave from registers need no map of their pool", "[strategy]") {
+TEST_CASE("checkpoints that leave from registers need no map of their pool", "[plan][compile]") {
   // Three groups, the default where they are rare, leave no room in shared memory.
   Fresh at;
   const Made plan = make("fused", "T=256 H=2 K=128 V=128 pool=1 h0=1 ht=1 checkpoint=128");
-  Forward f = test::forward_at(100, 0x1000000, 0x100000);
-  const auto address = [](std::uintptr_t a) { return reinterpret_cast<void*>(a); };
-  f.A_log = static_cast<const float*>(address(0x1600000));
-  f.dt_bias = static_cast<const float*>(address(0x1610000));
-  f.initial_state = f.final_state = address(0x2000000);
-  f.pool.slots = 5;
-  f.pool.indices.data = address(0x1620000);
-  f.pool.checkpoints.data = address(0x1630000);
-  const Status status =
-      plan::run(*plan, f, address(0x1700000), plan->program.recipe.workspace_bytes, nullptr);
+  const Status status = run_on_pool(*plan);
   INFO(status.message());
   REQUIRE(status);
   CHECK(at.fake.tensor_maps.size() == 5);

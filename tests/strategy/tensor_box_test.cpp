@@ -67,7 +67,7 @@ TEST_CASE("the stride of a dimension of one does not matter") {
   REQUIRE(box);
   CHECK(box->strides[0] == 768);
   for (const std::size_t i : {2, 3}) CHECK(box->strides[i] % 16 == 0);
-  // The bug: it was made bytes of all the same, past what 64 bits hold.
+  // Nor is it made bytes of, which would be past what 64 bits hold (for UBSan to see).
   one.sequence = std::numeric_limits<std::int64_t>::max();
   CHECK(box_of(one, {.channels = 128, .heads = 1, .tokens = 300, .sequences = 1}, kSlabs, 32));
 }
