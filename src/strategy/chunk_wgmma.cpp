@@ -46,10 +46,9 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::chunk_wgmma::tunables); }
 
-int columns_of(const Tuning& tuning) { return 64 * tuning.warpgroups; }
-
 int shards_of(const Problem& problem, const Tuning& tuning) {
-  return (problem.value_dim + columns_of(tuning) - 1) / columns_of(tuning);
+  const int columns = abi::chunk_wgmma::columns(tuning);
+  return (problem.value_dim + columns - 1) / columns;
 }
 
 // A block a sequence, value head and shard.
@@ -97,12 +96,35 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
               device.multiprocessors, device.multiprocessors * 3 / 4)};
 }
 
+Status check_columns(const Problem& problem, const Tuning& tuning) {
+  if (tuning.columns == 64) return {};
+  if (tuning.warpgroups > 1) {
+    return {Code::unsupported, fmt::format("strategy chunk_wgmma: columns={} with warpgroups={}: "
+                                           "one warpgroup has as many; columns=64 does",
+                                           tuning.columns, tuning.warpgroups)};
+  }
+  if (problem.checkpoint_tokens > 0) return {};
+  return {Code::unsupported,
+          fmt::format("strategy chunk_wgmma: columns={}, but checkpoint_tokens = 0: half of each "
+                      "product would be empty for nothing; columns=64 does",
+                      tuning.columns)};
+}
+
 Status check_short(const Problem& problem, const Tuning& tuning) {
   if (tuning.short_tokens == 1 || problem.varlen) return {};
   return {Code::unsupported,
           fmt::format("strategy chunk_wgmma: short_tokens={}, but varlen = false: sequences of a "
                       "dense run are equal; short_tokens=1 does",
                       tuning.short_tokens)};
+}
+
+// What checkpoints add to a chain that leaves them in shared memory: H = 16, one every 64 tokens,
+// 0.31 us each of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB (measured on an H200).
+double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
+  const abi::Shape shape = problem::shape_of(problem);
+  if (!abi::chunk_wgmma::copies_checkpoints(shape)) return 0.0;
+  const double each = 0.165 + 4.5e-6 * abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
+  return each * (longest_length(problem) / problem.checkpoint_tokens);
 }
 
 // The factors, then the chain of chunks of one sequence in waves of blocks or its traffic (measured
@@ -112,7 +134,8 @@ double one_by_one_microseconds(const Problem& problem, const device::Device& dev
   const double step = 0.1 + 0.011 * tuning.chunk;
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
-  const double one = step * (longest_length(problem) / tuning.chunk + 1);
+  const double one = step * (longest_length(problem) / tuning.chunk + 1) +
+                     checkpoints_microseconds(problem, tuning);
   const double chain = is_mixed(problem) ? one + waves * kShortMicroseconds : waves * one;
   return 11.0 + prepare_microseconds(problem, device, tuning.chunk) +
          std::max(chain, stream_microseconds(problem, device, tuning.chunk));
@@ -128,7 +151,8 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
   const double step = tuning.warpgroups == 1 ? 0.44 : 0.73;
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max(all - static_cast<double>(chains), 1.0);
-  return {step * (longest_length(problem) / tuning.chunk + 1),
+  return {step * (longest_length(problem) / tuning.chunk + 1) +
+              checkpoints_microseconds(problem, tuning),
           0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left};
 }
 
@@ -193,11 +217,12 @@ constexpr int kBriefStages = 3;
 
 // Both stages at once: a block has its multiprocessor to itself, and its copies take long while the
 // others prepare.  H = 16 takes 145, 135, 130, 126 us with rings of four to seven.  With
-// checkpoints as deep a ring as leaves two of them room (one every 64 tokens: 189 and 179 us with
+// checkpoints as deep a ring as leaves two of them room (one every 64 tokens: 189 and 178 us with
 // rings of four and five; of six with one 237).
-Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups) {
+Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups, int columns = 64) {
   tuning.stages_at_once = 2;
   tuning.warpgroups = warpgroups;
+  tuning.columns = columns;
   tuning.load_stages = 7;
   const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
   while (abi::chunk_wgmma::chain_shared_bytes(shape, tuning) > abi::chunk_wgmma::shared_limit ||
@@ -242,6 +267,12 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
       (!fits_beside(problem, device, at_once) ||
        microseconds(problem, device, wide) < microseconds(problem, device, at_once))) {
     at_once = wide;
+  }
+  // Checkpoints leave twice as many multiprocessors (H = 16, one every 64 tokens: 165 us for 178).
+  const Tuning halves = at_once_of(shape, base, 1, 32);
+  if (copies && fits_beside(problem, device, halves) &&
+      microseconds(problem, device, halves) < microseconds(problem, device, at_once)) {
+    at_once = halves;
   }
   if (fits_beside(problem, device, at_once) &&
       microseconds(problem, device, at_once) < microseconds(problem, device, tuning)) {
@@ -296,6 +327,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   }
   if (Status status = check_beside(problem, device, tuning); !status) return status;
   if (Status status = check_short(problem, tuning); !status) return status;
+  if (Status status = check_columns(problem, tuning); !status) return status;
   int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
   // More than half of what a multiprocessor has: one block each.
   const int alone = static_cast<int>(device.shared_per_multiprocessor / 2);

@@ -10,10 +10,11 @@ namespace kda::abi::chunk_wgmma {
 struct Tuning {
   int chunk = 32;             // C, tokens a chunk
   int prepare_threads = 256;  // threads a block of the prepare stage
-  int warpgroups = 1;         // warpgroups a block of the recurrence, 64 V columns each
+  int warpgroups = 1;         // warpgroups a block of the recurrence
   int load_stages = 4;        // chunks in flight in the recurrence
   int stages_at_once = 1;     // 2: prepare beside the recurrence, on multiprocessors of its own
   int short_tokens = 1;       // sequences of up to so many go token by token, a stage of their own
+  int columns = 64;           // V columns a warpgroup; of 32 half of each product is empty
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -22,10 +23,7 @@ constexpr Tunable<Tuning> tunables[] = {
      &Tuning::prepare_threads,
      {64, 128, 256, 512},
      "threads a block, prepare stage"},
-    {"warpgroups",
-     &Tuning::warpgroups,
-     {1, 2},
-     "warpgroups a block, recurrence stage: 64 V columns each"},
+    {"warpgroups", &Tuning::warpgroups, {1, 2}, "warpgroups a block, recurrence stage"},
     {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6, 7}, "chunks in flight"},
     {"stages_at_once",
      &Tuning::stages_at_once,
@@ -36,6 +34,10 @@ constexpr Tunable<Tuning> tunables[] = {
      {1, 8, 16, 32},
      "varlen: sequences of up to so many tokens are a third stage's, beside the recurrence; 1: "
      "none"},
+    {"columns",
+     &Tuning::columns,
+     {32, 64},
+     "V columns a warpgroup; 32, with checkpoints: twice the blocks to send them"},
 };
 
 // A row of v in shared memory, padded so that reading a column of units meets every bank.
@@ -65,9 +67,12 @@ constexpr bool copies_checkpoints(const Shape& shape) {
   return shape.checkpoints && state_box::serves(shape);
 }
 
-// The block's V columns of a state.
+// V columns a block.
+constexpr int columns(const Tuning& tuning) { return tuning.warpgroups * tuning.columns; }
+
+// Those of a state.
 constexpr int checkpoint_bytes(const Shape& shape, const Tuning& tuning) {
-  return 4 * tuning.warpgroups * state_box::bytes(shape);
+  return columns(tuning) / state_box::rows * state_box::bytes(shape);
 }
 
 // A ring of chunks, a pair of barriers a slot.

@@ -51,6 +51,11 @@ struct Layout {
 };
 constexpr int barrier_bytes = 144;
 constexpr int memory_bytes = 128;  // what a group remembers, behind its scratch
+// What the warps that walk note, behind the image of the first arriving slot.
+constexpr int tasks_bytes(const Shape& shape) {
+  const int image = chunk::image(shape, factors::chunk).bytes;
+  return (image + 1023) / 1024 * 1024 - image;
+}
 constexpr Layout layout(const Shape& shape, int groups) {
   constexpr int limit = 227 * 1024;
   constexpr int values = 2 * factors::chunk * columns * 2;

@@ -30,10 +30,13 @@ struct StateBox {
   template <int all>
   KDA_DEVICE void put(const float (&s)[all][4], u32 lane) const {
     static_assert(all * 8 == shape.key_dim);
-    const u32 own = lane % 4 * (tile / 4);  // byte of a tile
+    const u32 own = place + from_place(lane / 4, lane % 4 * (tile / 4));  // all else follows
 #pragma unroll
     for (int i = 0; i < tiles; ++i) {
-      const u32 to = place + from_place(lane / 4, i * tile + own);
+      // Lines of a row are neighbours, and differ in the last bit of what units are exchanged by.
+      static_assert(beside <= 2);
+      const u32 at = i * tile / line;
+      const u32 to = (own ^ ((i * tile % line / unit ^ at) * unit)) + at * line;
 #pragma unroll
       for (int k = i; k < all; k += tiles) {
 #pragma unroll

@@ -44,8 +44,11 @@ std::vector<Variant> variants() {
        {"stages_at_once=1", "stages_at_once=1 load_stages=6", "stages_at_once=1 load_stages=1",
         "chunk=64 prepare_threads=512 load_stages=2", "chunk=16 prepare_threads=128",
         "stages_at_once=2 load_stages=5", "stages_at_once=2 load_stages=6",
-        "warpgroups=2 load_stages=2", "warpgroups=2 load_stages=4",
-        "stages_at_once=1 short_tokens=8", "stages_at_once=2 short_tokens=8"})
+        "columns=32 load_stages=6", "columns=32 load_stages=3 short_tokens=8",
+        "columns=32 chunk=64 prepare_threads=512 load_stages=2",
+        "columns=32 stages_at_once=2 load_stages=6", "warpgroups=2 load_stages=2",
+        "warpgroups=2 load_stages=4", "stages_at_once=1 short_tokens=8",
+        "stages_at_once=2 short_tokens=8"})
     out.push_back({"chunk_wgmma", tuning});
   return out;
 }
@@ -83,6 +86,8 @@ TEST_CASE("two checkpoints are in shared memory where the ring leaves them room"
   CHECK(buffers("", {}) == 2);
   CHECK(buffers("", {.load_stages = 5}) == 2);
   CHECK(buffers("", {.load_stages = 6}) == 1);
+  CHECK(buffers("", {.load_stages = 6, .columns = 32}) == 2);
+  CHECK(buffers("", {.load_stages = 7, .columns = 32}) == 1);
   CHECK(buffers("", {.warpgroups = 2}) == 1);
   CHECK(buffers("", {.warpgroups = 2, .load_stages = 2}) == 2);
   CHECK(buffers("state=bf16", {.load_stages = 6}) == 2);
@@ -111,6 +116,8 @@ TEST_CASE("a chain's shared memory holds its checkpoints", "[strategy]") {
   check("", {.load_stages = 5}, 2, 64 * 128 * 4);
   check("", {.load_stages = 6}, 1, 64 * 128 * 4);
   check("", {.warpgroups = 2}, 1, 128 * 128 * 4);
+  const auto halves = bytes(kept, {.load_stages = 6, .columns = 32});
+  CHECK(halves == aligned(bytes(none, {.load_stages = 6}) + 16 * 2) + 2 * (32 * 128 * 4));
   check("state=bf16 K=64", {}, 2, 64 * 64 * 2);
   // From registers, without a copy.
   CHECK(bytes(kept + "layout=key_first", {}) == bytes(none, {}));
@@ -119,7 +126,7 @@ TEST_CASE("a chain's shared memory holds its checkpoints", "[strategy]") {
 TEST_CASE("the default ring leaves room for two checkpoints", "[strategy]") {
   const std::string kept = kKept + "H=16 ";
   const auto ring = [&](const std::string& more) { return default_tuning(kept + more); };
-  CHECK_THAT(ring(""), contains("warpgroups=1 load_stages=5 stages_at_once=2"));
+  CHECK_THAT(default_tuning(kKept + "H=24"), contains("load_stages=5 stages_at_once=2"));
   CHECK_THAT(ring("state=bf16"), contains("warpgroups=1 load_stages=6 stages_at_once=2"));
   CHECK_THAT(ring("K=64 V=64"), contains("warpgroups=1 load_stages=7 stages_at_once=2"));
   CHECK_THAT(default_tuning(kept + "mixed=1 varlen=1 N=100"),
@@ -138,6 +145,42 @@ TEST_CASE("the default ring leaves room for two checkpoints", "[strategy]") {
   CHECK_THAT(tunable::to_text(choice->recipe.tuning), contains("load_stages=6 stages_at_once=2"));
 }
 
+TEST_CASE("dense checkpoints leave twice as many multiprocessors", "[strategy]") {
+  const std::string wide = "load_stages=5 stages_at_once=2 short_tokens=1 columns=64";
+  const std::string halves = "load_stages=6 stages_at_once=2 short_tokens=1 columns=32";
+  CHECK_THAT(default_tuning(kKept + "H=16"), contains(halves));
+  // Where that would take too much from what prepares, and where few leave, they do not.
+  CHECK_THAT(default_tuning(kKept + "H=24"), contains(wide));
+  CHECK_THAT(default_tuning(kPool + "H=16 checkpoint=4096"), contains(wide));
+  CHECK_THAT(default_tuning(kPool + "H=16"), contains("columns=64"));
+  const auto blocks = [](const std::string& tuning) {
+    const auto choice = plan::choose(problem_in_words(kKept + "H=4 V=100"), h200(),
+                                     {.strategy = "chunk_wgmma", .tuning = tuning});
+    REQUIRE(choice);
+    Forward forward;
+    forward.tokens = 8192;
+    forward.sequences = 1;
+    compose::Launch launch;
+    choice->recipe.stages.at(1).bind({forward, nullptr}, launch);
+    return launch.grid[0];
+  };
+  CHECK(blocks("columns=64") == 4 * 2);
+  CHECK(blocks("columns=32") == 4 * 4);
+}
+
+TEST_CASE("half a product's columns are for one warpgroup with checkpoints", "[strategy]") {
+  const auto refusal = [](const std::string& words, const Tuning& tuning) {
+    const auto recipe = chunk_wgmma.compose(problem_in_words(words), h200(),
+                                            tunable::values_of(tuning, abi::chunk_wgmma::tunables));
+    CHECK_FALSE(recipe);
+    return recipe.status().message();
+  };
+  CHECK_THAT(refusal(kPool + "H=16", {.columns = 32}),
+             contains("columns=32, but checkpoint_tokens = 0"));
+  CHECK_THAT(refusal(kKept + "H=16", {.warpgroups = 2, .columns = 32}),
+             contains("columns=32 with warpgroups=2"));
+}
+
 TEST_CASE("checkpoints through few buffers compose", "[strategy]") {
   const Tally tally = compose_only("checkpoints", plain(trials()), "sm_90a", variants());
   CHECK(tally.failed == 0);
@@ -148,6 +191,7 @@ TEST_CASE("chains that leave checkpoints do not spill", "[strategy][compile]") {
   const Scratch cache;
   const std::vector<Problem> one = {problem_in_words(kKept + "H=4 varlen=1")};
   for (const char* tuning : {"stages_at_once=1", "stages_at_once=2 load_stages=6",
+                             "columns=32 stages_at_once=2 load_stages=6",
                              "stages_at_once=2 short_tokens=8", "warpgroups=2 load_stages=2"}) {
     const auto plans = plan::make_all(one, {.target = "sm_90a",
                                             .cache_dir = cache.path(),

@@ -1,12 +1,13 @@
 // What the kernels that walk a chain of chunks agree on: each warpgroup holds 64 V columns of S^T
-// as wgmma accumulators; a warp feeds factors to a ring of chunks, one or two bring v and take o
-// away, and one may copy checkpoints.
+// as wgmma accumulators, or 32 and zeros; a warp feeds factors to a ring of chunks, one or two
+// bring v and take o away, and one may copy checkpoints.
 #pragma once
 
 #include "abi/chunk_wgmma.h"
 #include "abi/shape.h"
 #include "base/varlen.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/shared_words.cuh"
 #include "step/state.cuh"
 #include "tile/scale.cuh"
 #include "tile/shared.cuh"
@@ -30,6 +31,13 @@ KDA_DEVICE int last_rows(const Task& task) {
   return static_cast<int>(left < Chain::chunk ? left : Chain::chunk);
 }
 
+// A consumer warp's first V column; past the last one where the block has none for it.
+template <class Chain>
+KDA_DEVICE int first_column(const Task& task, int warp) {
+  if (Chain::halves && warp * 16 >= Chain::columns) return Chain::values;
+  return task.value0 + warp * 16;
+}
+
 // outputs: whether Qd and Aq are fed, too.
 template <abi::Shape model, abi::chunk_wgmma::Tuning tune, bool outputs = true>
 struct Chain {
@@ -45,7 +53,8 @@ struct Chain {
   static constexpr bool roomy = tune.warpgroups == 1 && resident == 1;  // in registers
   static constexpr int keys = abi::chunk::factor_keys(shape);           // K with room
   static constexpr int values = shape.value_dim;
-  static constexpr int columns = 64 * tune.warpgroups;  // V columns a block
+  static constexpr int columns = abi::chunk_wgmma::columns(tune);  // of V, a block
+  static constexpr bool halves = columns < consumers / 2;  // the others of a product are empty
   static constexpr int shards = ceil_div(values, columns);
   static constexpr int value_row = abi::chunk_wgmma::value_row_bytes(tune);
   static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune, outputs);
@@ -63,6 +72,8 @@ struct Chain {
 
   static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
   static_assert(keys == 64 || keys == 128, "K must be 33 to 128");
+  static_assert(!halves || (tune.warpgroups == 1 && shape.checkpoints),
+                "columns=32 is for one warpgroup with checkpoints");
 
   using Factor = tile::Shared<type, chunk, keys>;
   using Square = tile::Shared<type, chunk, chunk>;
@@ -106,6 +117,19 @@ struct Chain {
     // By the same thread, when the block is done with a task: so that init() may come again.
     KDA_DEVICE void retire() const {
       for (int i = 0; i < 2 * stages; ++i) ptx::mbarrier_inval(barriers + i * 8);
+    }
+
+    // By the consumers, before the block meets: the columns past the block's, which nobody brings.
+    // Their state is zero, too, and so all that becomes of them.
+    KDA_DEVICE void clear_values() const {
+      if constexpr (halves) {
+        constexpr int own = columns / 8, rest = consumers / 16 - own;  // units of 16 bytes, a row
+        for (int i = static_cast<int>(threadIdx.x); i < stages * chunk * rest; i += consumers) {
+          const u32 rows = at({i / rest / chunk, 0}) + Chain::slot.v;
+          ptx::st_shared_u32x4(rows + i / rest % chunk * value_row + (own + i % rest) * 16,
+                               make_uint4(0, 0, 0, 0));
+        }
+      }
     }
 
     KDA_DEVICE u32 at(Cursor c) const { return slots + c.index * Chain::slot.bytes; }

@@ -83,7 +83,8 @@ struct CheckpointBuffers {
   KDA_DEVICE void leave(const typename Chain::State& state, u32 number) const {
     ptx::mbarrier_wait(empty(number), round(number) ^ 1);  // the first time round it is empty
     const u32 thread = ptx::thread_now();  // nothing of this in registers across the chain
-    box(number, thread / 32).put(state.s[0], thread % 32);
+    if (!Chain::halves || thread / 32 < boxes)
+      box(number, thread / 32).put(state.s[0], thread % 32);
     ptx::mbarrier_arrive(full(number));
   }
 

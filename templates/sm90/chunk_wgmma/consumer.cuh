@@ -52,10 +52,13 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
   float2 decay[Chain::keys / 8];
   CheckpointSlots<Chain> checkpoints(args, task);
   typename Chain::Cursor here;
-  const u32 own = own_rows<Chain>();
+  u32 own = own_rows<Chain>();
+  // Else ptxas finds it anew in every chunk.
+  tile::Lane lane;
+  if constexpr (Chain::halves) asm volatile("" : "+r"(own), "+r"(lane.t));
   // What registers want of a chunk, where there is room ahead of its turn.
   const auto fetch = [&](typename Chain::Cursor at) {
-    load_decay(decay, ring.at(at) + slot.image.decay);
+    load_decay(decay, ring.at(at) + slot.image.decay, lane);
     if (kind.brings_values()) {
       load_values_transposed<Chain>(v, ring.at(at) + slot.v + own);
     } else {  // anew each time, that no register holds it from chunk to chunk
@@ -147,8 +150,8 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     } else if constexpr (Chain::shape.checkpoints) {
       const i64 kept = checkpoints.next(left - 1);
       if (kept != no_slot) {
-        const int value0 = task.value0 + static_cast<int>(threadIdx.x) / 32 * 16;
-        state.store_paired(checkpoints.at(kept), value0);
+        const int warp = static_cast<int>(threadIdx.x) / 32;
+        state.store_paired(checkpoints.at(kept), first_column<Chain>(task, warp));
       }
     }
     if constexpr (begin_early) {

@@ -56,13 +56,16 @@ KDA_DEVICE void walk(char* memory, const abi::chunk_wgmma::Args& all, chunk_wgmm
     ring.init();
     if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointBuffers<Chain>(ring).init();
   }
+  if (threadIdx.x < Chain::consumers) ring.clear_values();
   __syncthreads();
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= Chain::consumers / 32) {
     chunk_wgmma::produce<Chain>(ring, all, task, warp);
   } else {
-    const auto value0 = [&] { return task.value0 + static_cast<int>(threadIdx.x) / 32 * 16; };
+    const auto value0 = [&] {
+      return chunk_wgmma::first_column<Chain>(task, static_cast<int>(threadIdx.x) / 32);
+    };
     Chain::State state;
     if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
     if (slots.has_start()) {

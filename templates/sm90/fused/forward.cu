@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1
     fused::make(shared, pair, args, line);
   } else {
     ptx::take_registers<abi::fused::walk_registers(tune.groups)>();
-    fused::Walk walk(pair, args);
+    fused::Walk walk(shared, pair, args);
     walk.line(line);
   }
   ptx::cluster_meet();  // so that neither block ends while the other reaches for its memory

@@ -73,6 +73,9 @@ struct Pair {
 
   KDA_DEVICE u32 v() const { return memory + layout.values; }
   KDA_DEVICE u32 o() const { return v() + values_bytes; }
+  // Where warps that walk note their next pieces (task.cuh).
+  static constexpr int tasks = layout.arriving + kda::image.bytes;
+
   // A warp's box of a checkpoint.
   KDA_DEVICE u32 kept(u32 warp) const {
     return memory + layout.kept + warp * abi::state_box::bytes(shape);

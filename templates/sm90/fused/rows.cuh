@@ -11,7 +11,7 @@
 #include "ptx/shared_words.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "sm90/fused/pair.cuh"
-#include "sm90/fused/stream.cuh"
+#include "sm90/fused/task.cuh"
 
 namespace kda::fused {
 
@@ -27,17 +27,14 @@ class Rows {
   KDA_DEVICE Rows(const Pair& pair, const abi::fused::Args& args) : pair_(pair), args_(args) {}
 
   // A piece of a part, of some chunks.  thread: of the warpgroup.
-  // padding: of a sequence of which nothing is to be written, but perhaps zeros.
-  KDA_DEVICE void begin(const Part& part, const Piece& piece, int thread, bool padding) {
-    padding_ = shape.state_pool && padding;
-    const i64 token = static_cast<i64>(piece.first) * chunk;
-    const i64 left = part.sequence.length() - token - static_cast<i64>(piece.chunks - 1) * chunk;
-    rest_ = left < chunk ? static_cast<int>(left) : chunk;
-    chunks_ = piece.chunks;
-    token_ = static_cast<int>((shape.varlen ? part.sequence.begin : 0) + token);
-    n_ = part.n;
-    head_ = part.head;
-    slab_ = part.shard * abi::fused::blocks + static_cast<int>(Pair::rank());
+  KDA_DEVICE void begin(const Task& task, int thread) {
+    padding_ = shape.state_pool && task.padding;
+    rest_ = task.rest;
+    chunks_ = task.chunks;
+    token_ = task.token;
+    n_ = task.n;
+    head_ = task.head;
+    slab_ = task.slab;
     const int rows = chunks_ > 1 ? chunk : rest_;
     if (!brings_by_map(rows)) {
       load_elements(thread, token_, rows);

@@ -13,6 +13,7 @@
 #include "sm90/fused/pair.cuh"
 #include "sm90/fused/rows.cuh"
 #include "sm90/fused/stream.cuh"
+#include "sm90/fused/task.cuh"
 #include "sm90/state_box.cuh"
 #include "step/state.cuh"
 #include "tile/scale.cuh"
@@ -35,70 +36,66 @@ struct Chain {
 
 class Walk {
  public:
-  KDA_DEVICE Walk(const Pair& pair, const abi::fused::Args& args)
-      : pair_(pair), args_(args), thread_(static_cast<int>(threadIdx.x) % 128), rows_(pair, args) {}
+  KDA_DEVICE Walk(char* shared, const Pair& pair, const abi::fused::Args& args)
+      : pair_(pair),
+        args_(args),
+        tasks_(reinterpret_cast<Task*>(shared + Pair::tasks)),
+        thread_(static_cast<int>(threadIdx.x) % 128),
+        rows_(pair, args) {}
 
-  // The pieces of a line, each from its state to the one after it.
+  // The pieces of a line, each from its state to the one after it.  The next is found while the
+  // state of one is on its way.
   KDA_DEVICE void line(const Line& line) {
-    const int parts = Part::count(args_.in);
 #pragma unroll 1
     for (int number = 0;; ++number) {
-      {
-        const Piece next = line.piece(args_.in, number + 1);
-        if (next.part < parts && next.begins) prefetch_state(Part(args_.in, next.part));
+      const bool has_one = number > 0;
+      if (has_one) take_up(task(number - 1));
+      note(line, number);
+      if (has_one) {
+        walk(number - 1);
+        finish(task(number - 1));
       }
-      const Piece piece = line.piece(args_.in, number);
-      if (piece.part >= parts) break;
-      this->piece(piece);
+      // Known to be the same for a whole warp, or its products' addresses would not be.
+      if (!__any_sync(0xffffffffU, task(number).exists)) break;
     }
     if constexpr (layout.kept != 0) ptx::bulk_store_wait_read();
   }
 
  private:
-  // The warp's first V column of a part.
-  KDA_DEVICE int value0(int shard) const {
-    return (shard * abi::fused::blocks + static_cast<int>(Pair::rank())) * abi::fused::columns +
-           thread_ / 32 * 16;
+  // The warp's notes of a piece; those of the next one are kept beside them.
+  KDA_DEVICE Task& task(int number) const {
+    return tasks_[number % 2 * Pair::warps + thread_ / 32];
   }
 
-  // Where a part starts from, to the L2 while the one before is walked; where V columns lie in a
-  // row.
-  KDA_DEVICE void prefetch_state(const Part& part) const {
-    const Slots<shape> slots(args_.out, part.n);
-    if (!shape.state_value_first || slots.padding || !slots.has_start()) return;
-    constexpr int columns = 16;  // a warp's, each K elements
-    constexpr int bytes = columns * shape.key_dim * sizeof(storage<shape.state_type>);
-    const auto* from = reinterpret_cast<const char*>(slots.start(args_.out, args_.in, part.head) +
-                                                     value0(part.shard) * shape.key_dim);
-#pragma unroll
-    for (int at = 0; at < bytes; at += 32 * 128) {
-      const int own = at + thread_ % 32 * 128;
-      if (own < bytes) ptx::prefetch(from + own);
-    }
+  KDA_DEVICE void note(const Line& line, int number) const {
+    const Task next = Task::of(args_.in, args_.out, line, number);
+    if (number > 0) next.prefetch_start(thread_ / 32, thread_ % 32);
+    __syncwarp();
+    if (thread_ % 32 == 0) task(number) = next;
+    __syncwarp();
   }
 
   // The thread is kept and not found anew in every chunk; but what follows from it is from here on.
   KDA_DEVICE void forget() { asm volatile("" : "+r"(thread_)); }
 
-  KDA_DEVICE void piece(const Piece& piece) {
+  // The state that a piece begins with, and its first rows of v.
+  KDA_DEVICE void take_up(const Task& task) {
     forget();
-    const abi::Inputs& in = args_.in;
-    const Part part(in, piece.part);
-    const Slots<shape> slots(args_.out, part.n);
-    const bool padding = shape.state_pool && slots.padding;
-    if (piece.chunks > 0) rows_.begin(part, piece, thread_, padding);
-    if (!piece.begins) {
+    if (task.chunks > 0) rows_.begin(task, thread_);
+    if (!task.begins) {
       Cut{args_.cuts, Line::pair(), thread_}.take(state_);
-    } else if (!padding && slots.has_start()) {
-      state_.load_paired(slots.start(args_.out, in, part.head), value0(part.shard));
+    } else if (task.start != nullptr) {
+      state_.load_paired(task.start, task.value0(thread_ / 32));
     } else {
       state_.clear();
     }
+    keep_.begin(args_.out.pool, task.n, task.first);
     forget();
-    // All that is held over the chunks: the part, in two words.
-    const int own = part.head * shards + part.shard;
-    const int n = piece.ends ? part.n : ~part.n;  // below 0: it goes on in the next pair
-    keep_.begin(args_.out.pool, part.n, piece.first);
+  }
+
+  // Its chunks.
+  KDA_DEVICE void walk(int number) {
+    forget();
     bool had_one = false;
     while (rows_.left() > 0) {
 #pragma unroll 1
@@ -107,45 +104,40 @@ class Walk {
         had_one = true;
         if (maker_ == 1) at_.next();
         maker_ ^= 1;
-        if (shape.checkpoints && rows_.was_whole() && keep_.is_due()) {
-          keep(n < 0 ? ~n : n, own);
-        }
+        if (shape.checkpoints && rows_.was_whole() && keep_.is_due()) keep(task(number));
       } while (rows_.left() > 0 && !rows_.asks_for_hands());
       if (rows_.asks_for_hands()) rows_.by_hand(thread_);
     }
     if (had_one) rows_.end(thread_);
+  }
+
+  // The state that it ends with.
+  KDA_DEVICE void finish(const Task& task) {
     forget();
-    if (n < 0) {
+    if (!task.ends) {
       Cut{args_.cuts, Line::pair() + 1, thread_}.give(state_);
-    } else if constexpr (shape.final_state) {
-      const Slots<shape> last(args_.out, n);
-      if (shape.state_pool && last.padding) return;
-      leave(last.own, own);
+    } else if (shape.final_state && task.end != nullptr) {
+      state_.store_paired(task.end, task.value0(thread_ / 32));
     }
   }
 
-  // The state to a slot, as that of a head and shard.
-  KDA_DEVICE void leave(i64 slot, int own) {
-    auto* to = Slots<shape>::at(args_.out, args_.in, slot, own / shards);
-    state_.store_paired(to, value0(own % shards));
-  }
-
   // To the checkpoint that is due, if it has a slot.
-  KDA_DEVICE void keep(int n, int own) {
+  KDA_DEVICE void keep(const Task& task) {
     forget();
     const i64 slot = keep_.slot(args_.out.pool);
     if (slot != no_slot && !rows_.padding()) {
       if (layout.kept != 0 && args_.checkpoints.present) {
-        send(slot, own);
+        send(slot, task);
       } else {
-        leave(slot, own);
+        state_.store_paired(Slots<shape>::at(args_.out, args_.in, slot, task.head),
+                            task.value0(thread_ / 32));
       }
     }
-    keep_.next(args_.out.pool, n);  // last, that its load finds a register where it stays
+    keep_.next(args_.out.pool, task.n);  // last, that its load finds a register where it stays
   }
 
-  // As leave(), by the copy engine, each warp for itself.
-  KDA_DEVICE void send(i64 slot, int own) {
+  // The same by the copy engine, each warp for itself.
+  KDA_DEVICE void send(i64 slot, const Task& task) {
     const StateBox<shape> box{pair_.kept(static_cast<u32>(thread_) / 32)};
     const bool sends = thread_ % 32 == sender;
     if (sends) ptx::bulk_store_wait_read();  // of the one before
@@ -154,7 +146,7 @@ class Walk {
     ptx::fence_async_proxy();
     __syncwarp();
     if (sends) {
-      box.send(args_.checkpoints, slot, own / shards * shape.value_dim + value0(own % shards));
+      box.send(args_.checkpoints, slot, task.head * shape.value_dim + task.value0(thread_ / 32));
       ptx::bulk_store_commit();
     }
   }
@@ -238,6 +230,7 @@ class Walk {
 
   const Pair& pair_;
   const abi::fused::Args& args_;
+  Task* const tasks_;  // of all warps
   int thread_;
   Turn at_;        // of the next chunk
   u32 maker_ = 0;  // its block

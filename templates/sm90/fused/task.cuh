@@ -1,0 +1,72 @@
+// A piece of a pair's line as a warp that walks takes it up.  It finds the next one while the state
+// of one is on its way, and notes it in shared memory: between two pieces nothing is looked up.
+#pragma once
+
+#include "base/slots.cuh"
+#include "ptx/streaming.cuh"
+#include "sm90/fused/pair.cuh"
+#include "sm90/fused/stream.cuh"
+
+namespace kda::fused {
+
+struct Task {
+  using Storage = storage<shape.state_type>;
+
+  const Storage* start;  // state of the part's head that it begins with; null: zero
+  Storage* end;          // where that is kept after it; null: nowhere
+  int first, chunks;     // of the sequence's
+  int rest;              // tokens of the last one
+  int token;             // of the first one; in packs of the pack
+  int n, head;
+  int slab;  // the block's V columns among all
+  bool exists;
+  bool begins, ends;  // with the part (stream.cuh)
+  bool padding;       // of a sequence of which nothing is written, but perhaps zeros
+
+  // Piece `number` of the line; a whole warp asks.
+  static KDA_DEVICE Task of(const abi::Inputs& in, const abi::Outputs& out, const Line& line,
+                            int number) {
+    const Piece piece = line.piece(in, number);
+    Task task{};
+    task.exists = piece.part < Part::count(in);
+    if (!task.exists) return task;
+    const Part part(in, piece.part);
+    const Slots<shape> slots(out, part.n);
+    task.padding = shape.state_pool && slots.padding;
+    if (!task.padding && slots.has_start()) task.start = slots.start(out, in, part.head);
+    if (shape.final_state && !task.padding) {
+      task.end = Slots<shape>::at(out, in, slots.own, part.head);
+    }
+    const i64 token = static_cast<i64>(piece.first) * chunk;
+    const i64 left = part.sequence.length() - token - static_cast<i64>(piece.chunks - 1) * chunk;
+    task.first = piece.first;
+    task.chunks = piece.chunks;
+    task.rest = left < chunk ? static_cast<int>(left) : chunk;
+    task.token = static_cast<int>((shape.varlen ? part.sequence.begin : 0) + token);
+    task.n = part.n;
+    task.head = part.head;
+    task.slab = part.shard * abi::fused::blocks + static_cast<int>(Pair::rank());
+    task.begins = piece.begins;
+    task.ends = piece.ends;
+    return task;
+  }
+
+  // A warp's first V column.
+  KDA_DEVICE int value0(int warp) const { return slab * abi::fused::columns + warp * 16; }
+
+  // What it starts from, to the L2, where V columns lie in a row; a whole warp.
+  KDA_DEVICE void prefetch_start(int warp, int lane) const {
+    if (!shape.state_value_first || !begins || start == nullptr) return;
+    constexpr int bytes = 16 * shape.key_dim * static_cast<int>(sizeof(Storage));
+    const auto* from = reinterpret_cast<const char*>(start + value0(warp) * shape.key_dim);
+#pragma unroll
+    for (int at = 0; at < bytes; at += 32 * 128) {
+      const int own = at + lane * 128;
+      if (own < bytes) ptx::prefetch(from + own);
+    }
+  }
+};
+static_assert(2 * Pair::warps * sizeof(Task) <= abi::fused::tasks_bytes(shape),
+              "notes need room behind a slot's image");
+
+}  // namespace kda::fused
