@@ -19,6 +19,7 @@ struct Row {
   std::string name;
   std::vector<int> values;  // worth trying, increasing
   std::string meaning;
+  int initial;  // what words mean that do not name it (abi/tunable.h)
 };
 using Space = std::vector<Row>;
 
@@ -36,7 +37,7 @@ Space space_of(const abi::Tunable<Tuning> (&rows)[N]) {
   static_assert(sizeof(Tuning) == N * sizeof(int), "a Tuning field has no row, or a row no field");
   Space space;
   for (const auto& row : rows) {
-    Row out{row.name, {}, row.meaning};
+    Row out{row.name, {}, row.meaning, Tuning{}.*row.field};
     for (int value : row.values) {
       if (value == 0) break;
       out.values.push_back(value);

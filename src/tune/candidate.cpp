@@ -40,16 +40,9 @@ Result<Candidate> parse_candidate(std::string_view strategy, std::string_view tu
   }
   const tunable::Space space = found->space();
   tunable::Values start;
-  for (const tunable::Row& row : space) start.emplace_back(row.name, 0);
+  for (const tunable::Row& row : space) start.emplace_back(row.name, row.initial);
   Result<tunable::Values> values = tunable::parse(tuning, space, std::move(start));
   if (!values) return values.status();
-  for (std::size_t i = 0; i < values->size(); ++i) {
-    if ((*values)[i].second == 0) {
-      return Status(Code::invalid_argument,
-                    fmt::format("tuning {} lacks {} of strategy {}", base::quote(tuning),
-                                (*values)[i].first, strategy));
-    }
-  }
   return Candidate{found->name, *std::move(values)};
 }
 

@@ -1,4 +1,5 @@
-// The row type of a strategy's tunables: name, field, the values worth trying, what it means.
+// The row type of a strategy's tunables: name, field, the values worth trying, what it means.  A
+// field that is new is initialised to what kernels did before: older wisdom does not name it.
 #pragma once
 
 namespace kda::abi {
