@@ -10,6 +10,7 @@
 #include "abi/factors.h"
 #include "compose/prelude.hpp"
 #include "problem/shape.hpp"
+#include "strategy/lengths.hpp"
 
 namespace kda::strategy {
 
@@ -221,9 +222,12 @@ double padded_tokens(const Problem& problem, int chunk) {
   return std::ceil(length / chunk) * chunk;
 }
 
+// States in and out, and at checkpoints on the way.
 double state_bytes(const Problem& problem) {
-  return heads_of(problem) * problem.key_dim * problem.value_dim * sizeof(float) *
-         ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
+  const double states = (problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0) +
+                        checkpoints_of(problem, mean_length(problem));
+  return heads_of(problem) * problem.key_dim * problem.value_dim *
+         abi::bytes_of(problem::shape_of(problem).state_type) * states;
 }
 
 // The prepare stage's instructions, given what 32 tokens of 128 channels take a multiprocessor.

@@ -103,11 +103,14 @@ Status check_columns(const Problem& problem, const Tuning& tuning) {
                                            "one warpgroup has as many; columns=64 does",
                                            tuning.columns, tuning.warpgroups)};
   }
-  if (problem.checkpoint_tokens > 0) return {};
-  return {Code::unsupported,
-          fmt::format("strategy chunk_wgmma: columns={}, but checkpoint_tokens = 0: half of each "
-                      "product would be empty for nothing; columns=64 does",
-                      tuning.columns)};
+  if (abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem))) return {};
+  return {
+      Code::unsupported,
+      fmt::format("strategy chunk_wgmma: columns={}, but no checkpoints are copied: "
+                  "checkpoint_tokens = {}, K = {}, layout {}, and half of each product would be "
+                  "empty for nothing; columns=64 does",
+                  tuning.columns, problem.checkpoint_tokens, problem.key_dim,
+                  problem.state_layout == StateLayout::value_first ? "value_first" : "key_first")};
 }
 
 Status check_short(const Problem& problem, const Tuning& tuning) {
@@ -124,7 +127,7 @@ double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
   const abi::Shape shape = problem::shape_of(problem);
   if (!abi::chunk_wgmma::copies_checkpoints(shape)) return 0.0;
   const double each = 0.165 + 4.5e-6 * abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
-  return each * (longest_length(problem) / problem.checkpoint_tokens);
+  return each * checkpoints_of(problem, longest_length(problem));
 }
 
 // The factors, then the chain of chunks of one sequence in waves of blocks or its traffic (measured
@@ -268,10 +271,11 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
        microseconds(problem, device, wide) < microseconds(problem, device, at_once))) {
     at_once = wide;
   }
-  // Checkpoints leave twice as many multiprocessors (H = 16, one every 64 tokens: 165 us for 178).
+  // Checkpoints leave twice as many multiprocessors (H = 16, one every 64 tokens: 165 us for 178),
+  // if that is more than what the model cannot tell.
   const Tuning halves = at_once_of(shape, base, 1, 32);
   if (copies && fits_beside(problem, device, halves) &&
-      microseconds(problem, device, halves) < microseconds(problem, device, at_once)) {
+      microseconds(problem, device, halves) < 0.995 * microseconds(problem, device, at_once)) {
     at_once = halves;
   }
   if (fits_beside(problem, device, at_once) &&

@@ -1,6 +1,7 @@
 // How long a problem's sequences are, as far as it says.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "kda/kda.hpp"
@@ -23,6 +24,11 @@ inline double longest_length(const Problem& problem) {
   return static_cast<double>(problem.max_tokens) > others
              ? static_cast<double>(problem.max_tokens) - others
              : 1.0;
+}
+
+// Checkpoints of a sequence of so many tokens.
+inline double checkpoints_of(const Problem& problem, double tokens) {
+  return problem.checkpoint_tokens > 0 ? std::floor(tokens / problem.checkpoint_tokens) : 0.0;
 }
 
 // A mixed pack's longest sequence without the others.

@@ -41,16 +41,24 @@ std::string default_tuning(const std::string& words) {
 std::vector<Variant> variants() {
   std::vector<Variant> out;
   for (const char* tuning :
-       {"stages_at_once=1", "stages_at_once=1 load_stages=6", "stages_at_once=1 load_stages=1",
-        "chunk=64 prepare_threads=512 load_stages=2", "chunk=16 prepare_threads=128",
-        "stages_at_once=2 load_stages=5", "stages_at_once=2 load_stages=6",
-        "columns=32 load_stages=6", "columns=32 load_stages=3 short_tokens=8",
+       {"columns=64 stages_at_once=1", "columns=64 stages_at_once=1 load_stages=6",
+        "columns=64 stages_at_once=1 load_stages=1",
+        "columns=64 chunk=64 prepare_threads=512 load_stages=2",
+        "columns=64 chunk=16 prepare_threads=128", "columns=64 stages_at_once=2 load_stages=5",
+        "columns=64 stages_at_once=2 load_stages=6", "columns=32 load_stages=6",
+        "columns=32 load_stages=3 short_tokens=8",
         "columns=32 chunk=64 prepare_threads=512 load_stages=2",
-        "columns=32 stages_at_once=2 load_stages=6", "warpgroups=2 load_stages=2",
-        "warpgroups=2 load_stages=4", "stages_at_once=1 short_tokens=8",
-        "stages_at_once=2 short_tokens=8"})
+        "columns=32 stages_at_once=2 load_stages=6 short_tokens=8", "warpgroups=2 load_stages=2",
+        "warpgroups=2 load_stages=4", "columns=64 stages_at_once=1 short_tokens=8",
+        "columns=64 stages_at_once=2 short_tokens=8"})
     out.push_back({"chunk_wgmma", tuning});
   return out;
+}
+
+// Half the columns of so few sequences that both stages run at once without one of short ones.
+std::vector<Variant> halves() {
+  return {{"chunk_wgmma", "columns=32 stages_at_once=2 load_stages=6 short_tokens=1"},
+          {"chunk_wgmma", "columns=32 stages_at_once=1 load_stages=2 short_tokens=1"}};
 }
 
 // None to 15 of a sequence, after every chunk of 64 or more, the last ones without a column; slots
@@ -76,6 +84,23 @@ std::vector<PoolTrial> trials() {
       one.gap = kGaps[out.size() % std::size(kGaps)];
       out.push_back(one);
     }
+  return out;
+}
+
+std::vector<PoolTrial> few_trials() {
+  std::vector<PoolTrial> out;
+  for (const char* size : {"K=128 V=128 ", "K=128 V=100 state=bf16 ", "K=64 V=80 "}) {
+    PoolTrial one;
+    one.trial =
+        trial(std::string("pool=1 varlen=1 H=1 HV=1 checkpoint=64 ") + size, {330, 0, 31, 192});
+    SlotsSpec spec;
+    spec.sequences = static_cast<int>(one.trial.lengths.size());
+    spec.checkpoint_columns = 6;
+    spec.prefixes = true;
+    spec.seed = out.size();
+    one.slots = make_slots(spec);
+    out.push_back(one);
+  }
   return out;
 }
 
@@ -126,7 +151,6 @@ TEST_CASE("a chain's shared memory holds its checkpoints", "[strategy]") {
 TEST_CASE("the default ring leaves room for two checkpoints", "[strategy]") {
   const std::string kept = kKept + "H=16 ";
   const auto ring = [&](const std::string& more) { return default_tuning(kept + more); };
-  CHECK_THAT(default_tuning(kKept + "H=24"), contains("load_stages=5 stages_at_once=2"));
   CHECK_THAT(ring("state=bf16"), contains("warpgroups=1 load_stages=6 stages_at_once=2"));
   CHECK_THAT(ring("K=64 V=64"), contains("warpgroups=1 load_stages=7 stages_at_once=2"));
   CHECK_THAT(default_tuning(kept + "mixed=1 varlen=1 N=100"),
@@ -140,9 +164,9 @@ TEST_CASE("the default ring leaves room for two checkpoints", "[strategy]") {
   }
   // What a caller names stays.
   const auto choice = plan::choose(problem_in_words(kept), h200(),
-                                   {.strategy = "chunk_wgmma", .tuning = "load_stages=6"});
+                                   {.strategy = "chunk_wgmma", .tuning = "load_stages=4"});
   REQUIRE(choice);
-  CHECK_THAT(tunable::to_text(choice->recipe.tuning), contains("load_stages=6 stages_at_once=2"));
+  CHECK_THAT(tunable::to_text(choice->recipe.tuning), contains("load_stages=4 stages_at_once=2"));
 }
 
 TEST_CASE("dense checkpoints leave twice as many multiprocessors", "[strategy]") {
@@ -151,7 +175,10 @@ TEST_CASE("dense checkpoints leave twice as many multiprocessors", "[strategy]")
   CHECK_THAT(default_tuning(kKept + "H=16"), contains(halves));
   // Where that would take too much from what prepares, and where few leave, they do not.
   CHECK_THAT(default_tuning(kKept + "H=24"), contains(wide));
-  CHECK_THAT(default_tuning(kPool + "H=16 checkpoint=4096"), contains(wide));
+  for (const char* heads : {"H=16", "H=8", "H=4"}) {
+    INFO(heads);
+    CHECK_THAT(default_tuning(kPool + "checkpoint=4096 " + heads), contains(wide));
+  }
   CHECK_THAT(default_tuning(kPool + "H=16"), contains("columns=64"));
   const auto blocks = [](const std::string& tuning) {
     const auto choice = plan::choose(problem_in_words(kKept + "H=4 V=100"), h200(),
@@ -175,8 +202,10 @@ TEST_CASE("half a product's columns are for one warpgroup with checkpoints", "[s
     CHECK_FALSE(recipe);
     return recipe.status().message();
   };
-  CHECK_THAT(refusal(kPool + "H=16", {.columns = 32}),
-             contains("columns=32, but checkpoint_tokens = 0"));
+  CHECK_THAT(refusal(kPool + "H=16", {.columns = 32}), contains("checkpoint_tokens = 0"));
+  CHECK_THAT(refusal(kKept + "H=16 layout=key_first", {.columns = 32}),
+             contains("layout key_first"));
+  CHECK_THAT(refusal(kKept + "H=16 K=100", {.columns = 32}), contains("K = 100"));
   CHECK_THAT(refusal(kKept + "H=16", {.warpgroups = 2, .columns = 32}),
              contains("columns=32 with warpgroups=2"));
 }
@@ -185,14 +214,18 @@ TEST_CASE("checkpoints through few buffers compose", "[strategy]") {
   const Tally tally = compose_only("checkpoints", plain(trials()), "sm_90a", variants());
   CHECK(tally.failed == 0);
   CHECK(tally.refused == 0);
+  const Tally few = compose_only("few checkpoints", plain(few_trials()), "sm_90a", halves());
+  CHECK(few.failed == 0);
+  CHECK(few.refused == 0);
 }
 
 TEST_CASE("chains that leave checkpoints do not spill", "[strategy][compile]") {
   const Scratch cache;
   const std::vector<Problem> one = {problem_in_words(kKept + "H=4 varlen=1")};
-  for (const char* tuning : {"stages_at_once=1", "stages_at_once=2 load_stages=6",
-                             "columns=32 stages_at_once=2 load_stages=6",
-                             "stages_at_once=2 short_tokens=8", "warpgroups=2 load_stages=2"}) {
+  for (const char* tuning :
+       {"columns=64 stages_at_once=1", "columns=64 stages_at_once=2 load_stages=6",
+        "columns=32 stages_at_once=2 load_stages=6 short_tokens=1",
+        "columns=64 stages_at_once=2 short_tokens=8", "warpgroups=2 load_stages=2"}) {
     const auto plans = plan::make_all(one, {.target = "sm_90a",
                                             .cache_dir = cache.path(),
                                             .strategy = "chunk_wgmma",
@@ -206,4 +239,8 @@ TEST_CASE("chains that leave checkpoints do not spill", "[strategy][compile]") {
 
 TEST_CASE("many checkpoints through few buffers, on the device", "[gpu]") {
   check_pools_on_device("checkpoints through few buffers", trials(), variants());
+}
+
+TEST_CASE("checkpoints by half the columns, on the device", "[gpu][sanitize]") {
+  check_pools_on_device("checkpoints by halves", few_trials(), halves());
 }
