@@ -192,12 +192,13 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   return recipe;
 }
 
-// What checkpoints add to a part: 0.56 us each where they leave by the copy engine, 0.32 of bf16
-// states, 1.3 from registers (measured on an H200, 64 heads of 8192 tokens, one every 64).
+// What checkpoints add to a part: where they leave by the copy engine 0.56 us each, of boxes of 8
+// KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3 (measured on an H200, 64 heads of
+// 8192 tokens, one every 64, less what two groups for three take).
 double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
   const abi::Shape shape = problem::shape_of(problem);
   const bool leaves = abi::fused::layout(shape, tuning.groups).kept != 0;
-  const double each = leaves ? 0.08 + 3.7e-6 * abi::state_box::bytes(shape) * 16 : 1.3;
+  const double each = leaves ? 0.08 + 5.9e-5 * abi::state_box::bytes(shape) : 1.3;
   return each * checkpoints_of(problem, longest_length(problem));
 }
 

@@ -38,6 +38,10 @@ Result<Candidate> parse_candidate(std::string_view strategy, std::string_view tu
         Code::invalid_argument,
         fmt::format("strategy = {}; there are {}", base::quote(strategy), strategy::known_names()));
   }
+  if (base::words(tuning).empty()) {
+    return Status(Code::invalid_argument,
+                  fmt::format("tuning is empty; that of strategy {} names tunables", strategy));
+  }
   const tunable::Space space = found->space();
   tunable::Values start;
   for (const tunable::Row& row : space) start.emplace_back(row.name, row.initial);

@@ -23,8 +23,8 @@ struct Candidate {
 std::string to_text(const Candidate& candidate);
 
 // A strategy and tuning by their names.  A tunable that is not named has its field's initial value:
-// wisdom may be older than it.  Fails with invalid_argument where this library has no such strategy
-// or tunable, or a value is not one of the row's.
+// wisdom may be older than it.  Fails with invalid_argument where none is named, this library has
+// no such strategy or tunable, or a value is not one of the row's.
 Result<Candidate> parse_candidate(std::string_view strategy, std::string_view tuning);
 
 // What a search may look at.

@@ -47,6 +47,11 @@ TEST_CASE("tunables that are not named keep the base's value", "[tunable]") {
   CHECK(tunable::to_text(*tunable::parse("", space, defaults)) == "chunk=32 shards=2");
 }
 
+TEST_CASE("a row's initial value is its field's", "[tunable]") {
+  CHECK(space.at(0).initial == 32);
+  CHECK(space.at(1).initial == 2);
+}
+
 TEST_CASE("a wrong tuning is refused by name, value and list", "[tunable]") {
   CHECK(refusal("chunks=32") == "tuning: there is no tunable 'chunks'; there are chunk, shards");
   CHECK(refusal("chunk=48") == "tuning: chunk = 48 is not one of 16, 32, 64");
