@@ -241,6 +241,8 @@ TEST_CASE("many checkpoints through few buffers, on the device", "[gpu]") {
   check_pools_on_device("checkpoints through few buffers", trials(), variants());
 }
 
+// The bug: racecheck reported races where checkpoints leave element by element (V = 100 here), as
+// one lane handed the buffer back for all that had read it.
 TEST_CASE("checkpoints by half the columns, on the device", "[gpu][sanitize]") {
   check_pools_on_device("checkpoints by halves", few_trials(), halves());
 }

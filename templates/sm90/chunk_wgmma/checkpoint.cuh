@@ -60,7 +60,7 @@ struct CheckpointBuffers {
   KDA_DEVICE void init() const {
     for (u32 i = 0; i < count; ++i) {
       ptx::mbarrier_init(full(i + 1), Chain::consumers);
-      ptx::mbarrier_init(empty(i + 1), 1);
+      ptx::mbarrier_init(empty(i + 1), 32);
     }
     ptx::fence_barrier_init();
   }
@@ -94,7 +94,8 @@ struct CheckpointBuffers {
 };
 
 // The warp that copies.  It waits until a buffer has been read, and hands it back, only when the
-// next one's copy has begun.
+// next one's copy has begun.  Every lane does, as each may have read: racecheck follows no arrival
+// of one for all.
 template <class Chain>
 KDA_DEVICE void bring_checkpoints(const typename Chain::Ring& ring,
                                   const abi::chunk::RecurrenceArgs& args,
@@ -141,9 +142,9 @@ KDA_DEVICE void bring_checkpoints(const typename Chain::Ring& ring,
     if (lane == 0) {
       ptx::bulk_store_commit();  // if only of nothing: the wait counts one a checkpoint
       ptx::bulk_store_wait_read<Buffers::count - 1>();
-      const u32 read = number - (Buffers::count - 1);
-      if (read > 0) ptx::mbarrier_arrive(buffers.empty(read));
     }
+    const u32 read = number - (Buffers::count - 1);
+    if (read > 0) ptx::mbarrier_arrive(buffers.empty(read));
   }
   ptx::bulk_store_wait();
 }

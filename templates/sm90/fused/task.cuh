@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/slots.cuh"
-#include "ptx/streaming.cuh"
+#include "ptx/flag.cuh"
 #include "sm90/fused/pair.cuh"
 #include "sm90/fused/stream.cuh"
 

@@ -6,7 +6,6 @@
 
 #include "base/slots.cuh"
 #include "ptx/bulk.cuh"
-#include "ptx/flag.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
 #include "sm90/fused/cut.cuh"
 #include "sm90/fused/keep.cuh"
