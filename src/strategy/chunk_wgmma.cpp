@@ -365,7 +365,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape, tuning));
   recurrence.shared_bytes = static_cast<std::size_t>(bytes);
   recurrence.overlaps_previous = true;
-  recurrence.bind = [problem, shape, slices, chains = chain_blocks(problem, device, tuning),
+  recurrence.bind = [problem, shape, tuning, slices, chains = chain_blocks(problem, device, tuning),
                      copies = abi::chunk_wgmma::copies_checkpoints(shape)](const Run& run,
                                                                            Launch& launch) {
     launch.grid[0] = static_cast<unsigned>(chains.of(run.forward.sequences));
@@ -376,7 +376,16 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     const std::optional<TensorBox> states =
         copies ? box_of_states(shape, args.chain.in, args.chain.out) : std::nullopt;
     args.checkpoints.present = states.has_value();
+    const std::optional<RowBoxes> rows =
+        abi::chunk_wgmma::maps_rows(shape, tuning)
+            ? boxes_of_rows(problem, args.chain.in, args.chain.out, tuning.chunk)
+            : std::nullopt;
+    args.rows.present = rows.has_value();
     launch.set(args);
+    if (rows) {
+      launch.add_map(offsetof(Args, rows.v), rows->v);
+      launch.add_map(offsetof(Args, rows.o), rows->o);
+    }
     if (states) launch.add_map(offsetof(Args, checkpoints.map), *states);
   };
   recipe.stages.push_back(std::move(recurrence));

@@ -87,33 +87,31 @@ class Maps {
  public:
   // keeps: whether checkpoints leave through shared memory.
   Maps(const Problem& problem, const abi::Inputs& in, const abi::Outputs& out, bool keeps) {
-    const Extent values = extent(problem, in, problem.value_heads, problem.value_dim);
     constexpr int kTokens = abi::factors::chunk;
-    constexpr Slabs kColumns = {.channels = abi::fused::columns, .count = 1};
-    v_ = box_of(in.v, values, kColumns, kTokens);
-    o_ = box_of(out.o, values, kColumns, kTokens);
+    static_assert(abi::fused::columns == 64);
+    rows_ = boxes_of_rows(problem, in, out, kTokens);
     if (keeps) states_ = box_of_states(problem::shape_of(problem), in, out);
     if (!makes_slabs(problem)) return;
     const abi::Shape shape = problem::shape_of(problem);
     const Slabs slabs = {.channels = abi::factors::slab(shape),
                          .count = abi::factors::slabs_a_box(shape)};
-    const Extent keys = extent(problem, in, problem.heads, problem.key_dim);
+    const Extent keys = extent_of(problem, in, problem.heads, problem.key_dim);
     q_ = box_of(in.q, keys, slabs, kTokens);
     k_ = box_of(in.k, keys, slabs, kTokens);
-    g_ = box_of(in.g, extent(problem, in, problem.value_heads, problem.key_dim), slabs, kTokens);
+    g_ = box_of(in.g, extent_of(problem, in, problem.value_heads, problem.key_dim), slabs, kTokens);
   }
 
   void tell(abi::fused::Args& args) const {
-    args.maps = v_ && o_;
+    args.maps = rows_.has_value();
     args.raw.present = q_ && k_ && g_;
     args.checkpoints.present = states_.has_value();
   }
 
   void add_to(Launch& launch) const {
     using abi::fused::Args;
-    if (v_ && o_) {
-      launch.add_map(offsetof(Args, v), *v_);
-      launch.add_map(offsetof(Args, o), *o_);
+    if (rows_) {
+      launch.add_map(offsetof(Args, v), rows_->v);
+      launch.add_map(offsetof(Args, o), rows_->o);
     }
     if (q_ && k_ && g_) {
       launch.add_map(offsetof(Args, raw.q), *q_);
@@ -124,14 +122,8 @@ class Maps {
   }
 
  private:
-  static Extent extent(const Problem& problem, const abi::Inputs& in, int heads, int channels) {
-    return {.channels = channels,
-            .heads = heads,
-            .tokens = problem.varlen ? in.tokens : in.length,
-            .sequences = problem.varlen ? 1 : in.sequences};
-  }
-
-  std::optional<TensorBox> v_, o_, q_, k_, g_, states_;
+  std::optional<RowBoxes> rows_;
+  std::optional<TensorBox> q_, k_, g_, states_;
 };
 
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,

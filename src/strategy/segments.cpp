@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "abi/segments.h"
 #include "compose/prelude.hpp"
@@ -15,6 +16,7 @@
 #include "strategy/chunk_factors.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/tensor_box.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -80,10 +82,10 @@ struct Counts {
 };
 
 // All chunks of the segments, in waves of blocks.  Each takes longer than in a chain among few: the
-// L2 and memory feed all that walk (0.62 and 1.1 us for 32 tokens on an H200; 0.45 and 0.73 among
+// L2 and memory feed all that walk (0.58 and 0.87 us for 32 tokens on an H200; 0.45 and 0.73 among
 // few).
 double walk_microseconds(const device::Device& device, const Counts& counts, const Tuning& tuning) {
-  const double step = (0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.37 : 2.43);
+  const double step = (0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.28 : 1.92);
   const double waves = std::ceil(counts.blocks / std::max(device.multiprocessors, 1));
   return 4.0 + waves * step * (std::min<double>(tuning.segment, counts.chunks) + 1);
 }
@@ -222,9 +224,9 @@ Status check_tuning(const Problem& problem, const device::Device& device, const 
                         tuning.chunk, tuning.load_stages, tuning.warpgroups, bytes, device.name,
                         device.shared_per_block)};
   }
-  // Factors of at most 2^31 and 2^16: no overflow.
-  const std::int64_t blocks =
-      segment_slots(problem.max_tokens, problem.max_sequences, tuning) * problem.value_heads;
+  // Factors of at most 2^31, 2^16 and 2^12: no overflow.
+  const std::int64_t blocks = segment_slots(problem.max_tokens, problem.max_sequences, tuning) *
+                              problem.value_heads * abi::segments::units(shape, tuning.warpgroups);
   if (blocks > std::numeric_limits<std::int32_t>::max()) {
     return {Code::unsupported,
             fmt::format("strategy segments: max_tokens={} and max_sequences={} with HV={} and "
@@ -265,9 +267,19 @@ class Stages {
       const Forward& forward = run.forward;
       launch.grid[0] =
           static_cast<unsigned>(segment_slots(forward.tokens, forward.sequences, tuning_)) *
-          heads();
-      launch.grid[1] = static_cast<unsigned>(abi::segments::units(shape_, tuning_.warpgroups));
-      launch.set(args(run));
+          heads() * static_cast<unsigned>(abi::segments::units(shape_, tuning_.warpgroups));
+      using abi::segments::Args;
+      Args bound = args(run);
+      const std::optional<RowBoxes> rows =
+          abi::chunk_wgmma::maps_rows(shape_, abi::segments::chain_of(tuning_))
+              ? boxes_of_rows(problem_, bound.chain.in, bound.chain.out, tuning_.chunk)
+              : std::nullopt;
+      bound.rows.present = rows.has_value();
+      launch.set(bound);
+      if (rows) {
+        launch.add_map(offsetof(Args, rows.v), rows->v);
+        launch.add_map(offsetof(Args, rows.o), rows->o);
+      }
     };
     return stage;
   }

@@ -47,6 +47,23 @@ std::optional<TensorBox> box_of(const abi::Tensor& tensor, const Extent& extent,
                   static_cast<std::uint32_t>(slabs.count), 1, 1});
 }
 
+Extent extent_of(const Problem& problem, const abi::Inputs& in, int heads, int channels) {
+  return {.channels = channels,
+          .heads = heads,
+          .tokens = problem.varlen ? in.tokens : in.length,
+          .sequences = problem.varlen ? 1 : in.sequences};
+}
+
+std::optional<RowBoxes> boxes_of_rows(const Problem& problem, const abi::Inputs& in,
+                                      const abi::Outputs& out, int tokens) {
+  const Extent extent = extent_of(problem, in, problem.value_heads, problem.value_dim);
+  constexpr Slabs kColumns = {.channels = 64, .count = 1};
+  const std::optional<TensorBox> v = box_of(in.v, extent, kColumns, tokens);
+  const std::optional<TensorBox> o = box_of(out.o, extent, kColumns, tokens);
+  if (!v || !o) return std::nullopt;
+  return RowBoxes{*v, *o};
+}
+
 std::optional<TensorBox> box_of_states(const abi::Shape& shape, const abi::Inputs& in,
                                        const abi::Outputs& out) {
   namespace box = abi::state_box;

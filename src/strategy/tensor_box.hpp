@@ -7,6 +7,7 @@
 #include "abi/shape.h"
 #include "abi/tensors.h"
 #include "base/tensor_box.hpp"
+#include "kda/kda.hpp"
 
 namespace kda::strategy {
 
@@ -23,6 +24,17 @@ struct Slabs {
 };
 std::optional<TensorBox> box_of(const abi::Tensor& tensor, const Extent& extent, const Slabs& slabs,
                                 int tokens);
+
+// Of a run's rows of so many heads and channels, as long as its longest sequence, or of a pack
+// whole.
+Extent extent_of(const Problem& problem, const abi::Inputs& in, int heads, int channels);
+
+// A run's v and o, 64 columns and so many tokens a box; both or none.
+struct RowBoxes {
+  TensorBox v, o;
+};
+std::optional<RowBoxes> boxes_of_rows(const Problem& problem, const abi::Inputs& in,
+                                      const abi::Outputs& out, int tokens);
 
 // The slots of a run's pool, in boxes of a warp's V columns (abi/state_box.h); of [V, K] states.
 std::optional<TensorBox> box_of_states(const abi::Shape& shape, const abi::Inputs& in,

@@ -4,6 +4,7 @@
 
 #include "abi/chunk.h"
 #include "abi/state_box.h"
+#include "abi/tensor_map.h"
 
 namespace kda::abi::chunk_wgmma {
 
@@ -40,8 +41,11 @@ constexpr Tunable<Tuning> tunables[] = {
      "V columns a warpgroup; 32, with checkpoints: twice the blocks to send them"},
 };
 
-// A row of v in shared memory, padded so that reading a column of units meets every bank.
-constexpr int value_row_bytes(const Tuning& tuning) { return tuning.warpgroups * 128 + 16; }
+// Rows of v in shared memory, a panel of 64 columns a warpgroup (tile/shared.cuh), where a swizzle
+// pattern starts.
+constexpr int value_bytes(const Tuning& tuning) {
+  return chunk::tile_bytes(tuning.chunk, 64 * tuning.warpgroups, 2);
+}
 
 // Where a chunk's parts lie in shared memory, in bytes: its image from byte `from` on, rows of v.
 struct Slot {
@@ -54,12 +58,12 @@ struct Slot {
 constexpr Slot slot(const Shape& shape, const Tuning& tuning, bool outputs = true) {
   const chunk::Image image = chunk::image(shape, tuning.chunk);
   const int from = outputs ? 0 : image.kd;
-  const int v = image.bytes - from;
+  const int v = (image.bytes - from + 1023) / 1024 * 1024;
   return {from,
           {image.qd - from, image.aq - from, image.kd - from, image.ak - from, image.ak_rest - from,
            image.decay - from, image.bytes},
           v,
-          (v + tuning.chunk * value_row_bytes(tuning) + 1023) / 1024 * 1024};
+          (v + value_bytes(tuning) + 1023) / 1024 * 1024};
 }
 
 // Whether checkpoints leave through shared memory.
@@ -128,9 +132,20 @@ constexpr int chain_threads(const Shape& shape, const Tuning& tuning, bool outpu
   return 128 * tuning.warpgroups + 32 * warps;
 }
 
+// Of a run's v and o: 64 columns a slab, boxes of a chunk's tokens.
+struct RowMaps {
+  TensorMap v, o;
+  bool present = false;  // whether their layouts can have them
+};
+// V must be whole slabs.
+constexpr bool maps_rows(const Shape& shape, const Tuning& tuning) {
+  return shape.value_dim % 64 == 0 && tuning.columns == 64;
+}
+
 // Of the recurrence.
 struct Args {
   chunk::RecurrenceArgs chain;
+  RowMaps rows;
   state_box::Pool checkpoints;  // of chain.out's pool, if copies_checkpoints
 };
 

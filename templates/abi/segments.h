@@ -82,7 +82,7 @@ constexpr int step_bytes(const Shape& shape) {
   return 2 * transition_bytes(shape) + tile_bytes(shape);
 }
 constexpr int output_bytes(int chunk) {
-  return chunk * chunk_wgmma::value_row_bytes({.warpgroups = 1});
+  return chunk_wgmma::value_bytes({.chunk = chunk, .warpgroups = 1});
 }
 constexpr int correct_stages(const Shape& shape, int chunk) {
   const int queries = 2 * step_bytes(shape) / query_bytes(shape, chunk);
@@ -121,6 +121,7 @@ struct Segments {
 struct Args {
   chunk::RecurrenceArgs chain;
   Segments segments;
+  chunk_wgmma::RowMaps rows;  // of the walk stage
 };
 
 }  // namespace kda::abi::segments

@@ -1,4 +1,5 @@
 // Plans whose kernels copy tensors by maps, on a driver of our own.
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "abi/chunk_wgmma.h"
 #include "abi/fused.h"
+#include "abi/segments.h"
 #include "plan/kept.hpp"
 #include "plan/plan.hpp"
 #include "support/catch.hpp"
@@ -92,6 +94,37 @@ TEST_CASE("a run has its own tensors' maps written before it is launched", "[pla
   }
 }
 
+TEST_CASE("a chain's stage has maps of v and o, or of neither", "[plan][compile]") {
+  Fresh at;
+  at.fake.bytes_kept = sizeof(abi::chunk_wgmma::Args);
+  static_assert(sizeof(abi::chunk_wgmma::Args) >= sizeof(abi::segments::Args));
+  for (const char* strategy : {"chunk_wgmma", "segments"}) {
+    const Made plan = make(strategy, "T=256 H=2 K=128 V=128");
+    for (const std::uintptr_t past : {0, 2}) {
+      INFO(strategy << ", " << past);
+      at.fake.tensor_maps.clear();
+      at.fake.launches.clear();
+      const Status status = run(*plan, 0x1000000, past);
+      INFO(status.message());
+      REQUIRE(status);
+      std::vector<std::uintptr_t> data;
+      for (const auto& map : at.fake.tensor_maps)
+        data.push_back(reinterpret_cast<std::uintptr_t>(map.data) - 0x1000000);
+      using Data = std::vector<std::uintptr_t>;
+      CHECK(data == (past == 0 ? Data{0x200000, 0x500000} : Data{}));
+      REQUIRE(at.fake.launches.size() >= 2);
+      const auto& bytes = at.fake.launches[1].bytes;  // of the recurrence, or the walk
+      abi::chunk_wgmma::RowMaps rows;
+      const std::size_t offset = std::string_view(strategy) == "segments"
+                                     ? offsetof(abi::segments::Args, rows)
+                                     : offsetof(abi::chunk_wgmma::Args, rows);
+      REQUIRE(bytes.size() >= offset + sizeof rows);
+      std::memcpy(&rows, bytes.data() + offset, sizeof rows);
+      CHECK(rows.present == (past == 0));
+    }
+  }
+}
+
 TEST_CASE("rows that the copy engine does not take are launched without maps", "[plan][compile]") {
   Fresh at;
   const Made plan = make();
@@ -115,7 +148,7 @@ TEST_CASE("checkpoints have a map of their pool, where the copy engine takes it"
       INFO(status.message());
       REQUIRE(status);
       const std::vector<FakeDriver::TensorMap>& maps = at.fake.tensor_maps;
-      REQUIRE(maps.size() == std::size_t{fused ? 5U : 0U} + (past == 0 ? 1 : 0));
+      REQUIRE(maps.size() == std::size_t{fused ? 5U : 2U} + (past == 0 ? 1 : 0));
       if (past == 0) CHECK(maps.back().data == reinterpret_cast<void*>(kPool));
       const auto& bytes = at.fake.launches.back().bytes;
       abi::state_box::Pool pool;

@@ -13,6 +13,7 @@
 using kda::TensorBox;
 using kda::strategy::box_of;
 using kda::strategy::box_of_states;
+using kda::strategy::boxes_of_rows;
 using kda::strategy::Extent;
 using kda::strategy::Slabs;
 
@@ -56,6 +57,25 @@ TEST_CASE("rows that are not apart, or not on 16 bytes, are no boxes") {
   CHECK(without([](auto& t) { t.token = -384; }));
   CHECK(without([](auto& t) { t.sequence = std::int64_t{1} << 39; }));
   CHECK_FALSE(without([](auto& t) { t.token = 392; }));
+}
+
+TEST_CASE("v and o of a run have boxes of 64 columns, both or none") {
+  const kda::Problem problem = kda::test::problem_in_words("T=600 N=2 H=3 K=128 V=128");
+  kda::abi::Inputs in;
+  in.length = 300;
+  in.sequences = 2;
+  in.v = tensor();
+  kda::abi::Outputs out;
+  out.o = tensor();
+  const auto rows = boxes_of_rows(problem, in, out, 16);
+  REQUIRE(rows);
+  CHECK(rows->v.sizes == Sizes{64, 300, 2, 3, 2});
+  CHECK(rows->o.box == Box{64, 16, 1, 1, 1});
+  in.v.data = reinterpret_cast<const void*>(0x1002);
+  CHECK_FALSE(boxes_of_rows(problem, in, out, 16));
+  in.v = tensor();
+  out.o.token = 385;
+  CHECK_FALSE(boxes_of_rows(problem, in, out, 16));
 }
 
 TEST_CASE("the stride of a dimension of one does not matter") {

@@ -56,10 +56,10 @@ struct Chain {
   static constexpr int columns = abi::chunk_wgmma::columns(tune);  // of V, a block
   static constexpr bool halves = columns < consumers / 2;  // the others of a product are empty
   static constexpr int shards = ceil_div(values, columns);
-  static constexpr int value_row = abi::chunk_wgmma::value_row_bytes(tune);
   static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune, outputs);
   static constexpr float writer_scale = abi::chunk::writer_scale(shape);
   static constexpr bool writes_outputs = outputs;
+  static constexpr bool maps_rows = abi::chunk_wgmma::maps_rows(shape, tune);
   static constexpr bool copies_checkpoints = abi::chunk_wgmma::copies_checkpoints(shape);
   static constexpr int checkpoint_buffers = abi::chunk_wgmma::checkpoint_buffers(shape, tune);
   static constexpr int checkpoint_bytes = abi::chunk_wgmma::checkpoint_bytes(shape, tune);
@@ -77,6 +77,7 @@ struct Chain {
 
   using Factor = tile::Shared<type, chunk, keys>;
   using Square = tile::Shared<type, chunk, chunk>;
+  using Values = tile::Shared<type, chunk, consumers / 2>;  // rows of v, and of o
   using State = step::State<shape, 1, keys>;
   using Scale = tile::Scale<type>;
   using Accumulators = float[chunk_tiles][4];  // [V, C]
@@ -105,10 +106,10 @@ struct Chain {
     }
 
     // By one thread, before the block meets.  Arrivals that fill a slot: the thread that feeds
-    // factors, and every lane of the warps that bring v.
-    KDA_DEVICE void init(bool with_values = true) const {
+    // factors, and the one that has v brought by the copy engine or every lane that brings it.
+    KDA_DEVICE void init(bool by_engine) const {
       for (int i = 0; i < stages; ++i) {
-        ptx::mbarrier_init(full({i, 0}), with_values ? 1 + 32 * row_warps : 1);
+        ptx::mbarrier_init(full({i, 0}), 1 + (by_engine ? 1 : 32 * row_warps));
         ptx::mbarrier_init(empty({i, 0}), consumers);
       }
       ptx::fence_barrier_init();
@@ -126,7 +127,7 @@ struct Chain {
         constexpr int own = columns / 8, rest = consumers / 16 - own;  // units of 16 bytes, a row
         for (int i = static_cast<int>(threadIdx.x); i < stages * chunk * rest; i += consumers) {
           const u32 rows = at({i / rest / chunk, 0}) + Chain::slot.v;
-          ptx::st_shared_u32x4(rows + i / rest % chunk * value_row + (own + i % rest) * 16,
+          ptx::st_shared_u32x4(rows + Values::at(i / rest % chunk, (own + i % rest) * 8),
                                make_uint4(0, 0, 0, 0));
         }
       }

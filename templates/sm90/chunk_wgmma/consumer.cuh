@@ -17,8 +17,11 @@ struct WholeChain {
   // Whether a chunk's first steps stand at the end of the turn before (consume()): a faster turn,
   // but twice the code, and the first chunk meets the other.
   static constexpr bool begins_before = true;
-  // Whether v is read; else it is zero.
-  static KDA_DEVICE constexpr bool brings_values() { return true; }
+  // v^T of a chunk, from this lane's place in its rows.
+  template <class Chain>
+  KDA_DEVICE void load_values(u32 (&v)[Chain::chunk_tiles / 2][4], u32 own) const {
+    load_values_transposed<Chain>(v, own);
+  }
   // Asked by all of each chunk but the last, with how many follow it, once its state is known and
   // before its slot is given back; false ends the chain there.
   template <class State>
@@ -59,12 +62,7 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
   // What registers want of a chunk, where there is room ahead of its turn.
   const auto fetch = [&](typename Chain::Cursor at) {
     load_decay(decay, ring.at(at) + slot.image.decay, lane);
-    if (kind.brings_values()) {
-      load_values_transposed<Chain>(v, ring.at(at) + slot.v + own);
-    } else {  // anew each time, that no register holds it from chunk to chunk
-#pragma unroll
-      for (auto& unit : v) unit[0] = unit[1] = unit[2] = unit[3] = 0;
-    }
+    kind.template load_values<Chain>(v, ring.at(at) + slot.v + own);
   };
   u32 number = 0;                                       // of the last checkpoint
   int until = args.out.pool.checkpoint_tokens / chunk;  // chunks to the next one

@@ -1,4 +1,4 @@
-// What feeds a chain: a warp brings each chunk's factors by a bulk copy, others v (rows.cuh).
+// What feeds a chain: a warp brings each chunk's factors by a bulk copy, another v (rows.cuh).
 // Together in one warp they took as long as a chunk's products.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace kda::chunk_wgmma {
 template <class Chain>
 KDA_DEVICE void load_factors(const typename Chain::Ring& ring, typename Chain::Cursor to,
                              const abi::chunk::Factors& factors, i64 tile) {
-  constexpr int bytes = Chain::slot.v;
+  constexpr int bytes = Chain::slot.image.bytes - Chain::slot.from;
   const u32 full = ring.full(to);
   ptx::mbarrier_arrive_expecting(full, bytes);
   ptx::bulk_load(ring.at(to), factors.images + tile * Chain::slot.image.bytes + Chain::slot.from,
@@ -103,7 +103,7 @@ KDA_DEVICE void produce(const typename Chain::Ring& ring, const abi::chunk_wgmma
     if constexpr (Chain::copies_checkpoints)
       bring_checkpoints<Chain>(ring, args, all.checkpoints, task);
   } else if (number > 0) {
-    move_rows<Chain>(ring, args, task, number - 1);
+    move_rows<Chain>(ring, all, task, number - 1);
   } else {
     feed<Chain>(ring, args, task, [] { return false; });
   }

@@ -108,8 +108,7 @@ KDA_DEVICE void multiply(float (&x)[count][4], float factor) {
 template <class Chain>
 KDA_DEVICE u32 own_rows() {
   const u32 lane = threadIdx.x % 32;
-  const u32 column = threadIdx.x / 32 * 16 + lane / 8 % 2 * 8;
-  return (lane % 8 + lane / 16 * 8) * Chain::value_row + column * 2;
+  return Chain::Values::at(lane % 8 + lane / 16 * 8, threadIdx.x / 32 * 16 + lane / 8 % 2 * 8);
 }
 
 // v^T of a chunk, from this lane's place, as the accumulators lie, two columns a register.
@@ -117,7 +116,7 @@ template <class Chain>
 KDA_DEVICE void load_values_transposed(u32 (&x)[Chain::chunk_tiles / 2][4], u32 own) {
 #pragma unroll
   for (int c = 0; c < Chain::chunk_tiles; c += 2) {
-    ptx::ldmatrix_x4_trans(x[c / 2], own + c * 8 * Chain::value_row);
+    ptx::ldmatrix_x4_trans(x[c / 2], own + c * 8 * Chain::Values::row_bytes);
   }
 }
 
@@ -133,7 +132,7 @@ KDA_DEVICE void leave_outputs(u32 own, const typename Chain::Accumulators& acc, 
       const float* pair = &acc[c + i / 2][i % 2 * 2];
       x[i] = element<Chain::type>::pack(scale * pair[0], scale * pair[1]);
     }
-    ptx::stmatrix_x4_trans(own + c * 8 * Chain::value_row, x);
+    ptx::stmatrix_x4_trans(own + c * 8 * Chain::Values::row_bytes, x);
   }
 }
 

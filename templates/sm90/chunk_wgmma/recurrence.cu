@@ -53,7 +53,7 @@ KDA_DEVICE void walk(char* memory, const abi::chunk_wgmma::Args& all, chunk_wgmm
 
   const Chain::Ring ring(memory);
   if (threadIdx.x == 0) {
-    ring.init();
+    ring.init(chunk_wgmma::by_engine<Chain>(all.rows));
     if constexpr (Chain::copies_checkpoints) chunk_wgmma::CheckpointBuffers<Chain>(ring).init();
   }
   if (threadIdx.x < Chain::consumers) ring.clear_values();

@@ -1,22 +1,27 @@
 // Rows of tokens on their way through a chain, by warps of their own: v to each chunk's slot, and
-// o, which the consumers leave where v lay, from there.
+// o, which the consumers leave where v lay, from there.  By one thread and the copy engine where it
+// takes the tensors' rows, else by hand: while products run a warp's own moves take as long as a
+// chunk does.
 #pragma once
 
+#include "abi/chunk_wgmma.h"
 #include "base/tensor.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/shared_words.cuh"
+#include "ptx/tensor_copy.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
 
 namespace kda::chunk_wgmma {
 
-// A task's rows of v or o, chunk by chunk: the block's V columns.  16 bytes a move where the tensor
-// lies so, or element by element.  Few instructions a move: with more this warp was the slowest.
-template <class Chain>
+// By hand: a task's rows of v or o, chunk by chunk, the block's V columns, by so many warps.  16
+// bytes a move where the tensor lies so, or element by element.
+template <class Chain, int warps = Chain::row_warps>
 class Rows {
+  using Values = typename Chain::Values;
   static constexpr int columns = Chain::columns;
-  static constexpr int pitch = Chain::value_row;
   static constexpr int units = columns / 8;  // of 16 bytes, a row
-  static constexpr int lanes = 32 * Chain::row_warps;
+  static constexpr int lanes = 32 * warps;
   static constexpr int rows_at_once = lanes / units;
   static constexpr int moves = Chain::chunk / rows_at_once;  // a lane
 
@@ -31,54 +36,59 @@ class Rows {
         exist_(smaller(Chain::values - task.value0, columns)),
         vectored_(vectored) {}
 
-  KDA_DEVICE void next() {
-    first_ += Chain::chunk * token_;
-    left_ -= Chain::chunk;
+  KDA_DEVICE void next(int chunks = 1) {
+    first_ += chunks * Chain::chunk * token_;
+    left_ -= chunks * Chain::chunk;
   }
 
-  // Starts bringing a chunk, what does not exist as zeros; the barrier counts it once it is there.
-  KDA_DEVICE void load(u32 to, u32 barrier) const {
+  // Starts bringing a chunk, what does not exist as zeros: cp.async, or stores of this lane.
+  KDA_DEVICE void load(u32 to) const {
     if (!vectored_) {
       each([&](int row, int column, bool there) {
-        ptx::st_shared_u16(to + row * pitch + column * 2, there ? *at(row, column) : u16(0));
+        ptx::st_shared_u16(to + Values::at(row, column), there ? *at(row, column) : u16(0));
       });
-      ptx::mbarrier_arrive(barrier);
       return;
     }
     const char* from = first_ + row() * token_ + column() * 2;
-    to += row() * pitch + column() * 2;
     if (is_whole()) {
 #pragma unroll
       for (int i = 0; i < moves; ++i) {
-        ptx::cp_async_16(to + i * rows_at_once * pitch, from);
+        ptx::cp_async_16(to + place(i), from);
         from += rows_at_once * token_;
       }
     } else {
 #pragma unroll 1
       for (int i = 0; i < moves; ++i) {
         const bool there = exists(i);
-        ptx::cp_async_16_or_zero(to + i * rows_at_once * pitch, there ? from : first_, there);
+        ptx::cp_async_16_or_zero(to + place(i), there ? from : first_, there);
         from += rows_at_once * token_;
       }
     }
-    ptx::cp_async_arrive(barrier);
+  }
+  // The same; the barrier counts every lane once its part is there.
+  KDA_DEVICE void load(u32 to, u32 barrier) const {
+    load(to);
+    if (vectored_) {
+      ptx::cp_async_arrive(barrier);
+    } else {
+      ptx::mbarrier_arrive(barrier);
+    }
   }
 
   // Takes a chunk away.
   KDA_DEVICE void store(u32 from) const {
     if (!vectored_) {
       each([&](int row, int column, bool there) {
-        const u16 x = ptx::ld_shared_u16(from + row * pitch + column * 2);
+        const u16 x = ptx::ld_shared_u16(from + Values::at(row, column));
         if (there) *at(row, column) = x;
       });
       return;
     }
     char* to = first_ + row() * token_ + column() * 2;
-    from += row() * pitch + column() * 2;
     if (is_whole()) {
       float4 x[moves];
 #pragma unroll
-      for (int i = 0; i < moves; ++i) x[i] = ptx::ld_shared_f32x4(from + i * rows_at_once * pitch);
+      for (int i = 0; i < moves; ++i) x[i] = ptx::ld_shared_f32x4(from + place(i));
 #pragma unroll
       for (int i = 0; i < moves; ++i) {
         *reinterpret_cast<float4*>(to) = x[i];
@@ -87,7 +97,7 @@ class Rows {
     } else {
 #pragma unroll 1
       for (int i = 0; i < moves; ++i) {
-        const float4 x = ptx::ld_shared_f32x4(from + i * rows_at_once * pitch);
+        const float4 x = ptx::ld_shared_f32x4(from + place(i));
         if (exists(i)) *reinterpret_cast<float4*>(to) = x;
         to += rows_at_once * token_;
       }
@@ -98,6 +108,8 @@ class Rows {
   // Of this lane's first move.
   KDA_DEVICE int row() const { return lane_ / units; }
   KDA_DEVICE int column() const { return lane_ % units * 8; }
+  // Bytes to where one of its moves lies in shared memory.
+  KDA_DEVICE u32 place(int move) const { return Values::at(row() + move * rows_at_once, column()); }
 
   KDA_DEVICE bool is_whole() const { return left_ >= Chain::chunk && exist_ == columns; }
   KDA_DEVICE bool exists(int move) const {
@@ -122,22 +134,19 @@ class Rows {
   bool vectored_;
 };
 
-// What each warp that moves rows does with a task's chunks, from a place in the ring on: brings v
-// to them and takes o from where it lay.  ended(number): whether the consumers will leave no o from
-// that chunk on, asked once they have left the one before.
-template <class Chain, class From, class To, class Ended>
-KDA_DEVICE void move_rows(const typename Chain::Ring& ring, typename Chain::Cursor here, From& v,
-                          To& o, int chunks, const Ended& ended) {
-  const int end = chunks + (Chain::writes_outputs ? Chain::stages : 0);
+// What each warp that moves rows by hand does with a task's chunks, from a place in the ring on:
+// brings v to them and takes o from where it lay.
+template <class Chain, class From, class To>
+KDA_DEVICE void move_rows_by_hand(const typename Chain::Ring& ring, typename Chain::Cursor here,
+                                  From& v, To& o, int chunks) {
 #pragma unroll 1
-  for (int at = 0; at < end; ++at) {
-    const bool leaves = Chain::writes_outputs && at >= Chain::stages;
+  for (int at = 0; at < chunks + Chain::stages; ++at) {
+    const bool leaves = at >= Chain::stages;
     if (leaves || at < chunks) ring.wait_empty(here);
     const u32 rows = ring.at(here) + Chain::slot.v;
     if (leaves) {
       o.store(rows);
       o.next();
-      if (ended(at - Chain::stages + 1)) break;
     }
     if (at < chunks) {
       v.load(rows, ring.full(here));
@@ -148,17 +157,127 @@ KDA_DEVICE void move_rows(const typename Chain::Ring& ring, typename Chain::Curs
   ptx::cp_async_wait_all();
 }
 
-// The same for a task of a run's v and o; with no outputs v alone.
+// By the copy engine: v and o of a task, by chunk.  A whole warp comes to each.
 template <class Chain>
-KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk::RecurrenceArgs& args,
+class EngineRows {
+ public:
+  KDA_DEVICE EngineRows(const abi::chunk::RecurrenceArgs& args,
+                        const abi::chunk_wgmma::RowMaps& maps, const Task& task)
+      : args_(args), maps_(maps), task_(task), last_(last_rows<Chain>(task)) {}
+
+  // Starts bringing v of a chunk; the barrier is told of its bytes.
+  KDA_DEVICE void load(int number, u32 to, u32 barrier) const {
+    if (!takes(number)) {
+      hand(args_.in.v, number).load(to);
+      ptx::cp_async_wait_all();
+      __syncwarp();
+      if (leads()) ptx::mbarrier_arrive(barrier);
+    } else if (leads()) {
+      ptx::mbarrier_arrive_expecting(barrier, panels * Values::panel_bytes);
+#pragma unroll
+      for (int i = 0; i < panels; ++i) {
+        ptx::tensor_load(to + i * Values::panel_bytes, maps_.v, corner(number, i), barrier);
+      }
+    }
+  }
+
+  // Starts to take o of a chunk away, in this thread's group of bulk stores.
+  KDA_DEVICE void store(int number, u32 from) const {
+    if (!takes(number)) {
+      hand(args_.out.o, number).store(from);
+    } else if (leads()) {
+#pragma unroll
+      for (int i = 0; i < panels; ++i) {
+        ptx::tensor_store(maps_.o, corner(number, i), from + i * Values::panel_bytes);
+      }
+    }
+  }
+
+  static KDA_DEVICE bool leads() { return threadIdx.x % 32 == 0; }
+
+ private:
+  using Values = typename Chain::Values;
+  static constexpr int panels = Chain::columns / 64;
+  static constexpr bool varlen = Chain::shape.varlen;
+
+  // Whether the engine takes a chunk: in packs another sequence's rows follow the last one's.
+  KDA_DEVICE bool takes(int number) const {
+    return !varlen || number + 1 < task_.chunks || last_ == Chain::chunk;
+  }
+  KDA_DEVICE ptx::Corner corner(int number, int panel) const {
+    const i64 first = task_.first + number * Chain::chunk + (varlen ? task_.sequence.begin : 0);
+    return {static_cast<int>(first), task_.value0 / 64 + panel, task_.head, varlen ? 0 : task_.n};
+  }
+  KDA_DEVICE auto hand(const abi::Tensor& tensor, int number) const {
+    Rows<Chain, 1> rows(tensor, task_, 0, is_vectored<Chain::type>(tensor, Chain::values));
+    rows.next(number);
+    return rows;
+  }
+
+  const abi::chunk::RecurrenceArgs& args_;
+  const abi::chunk_wgmma::RowMaps& maps_;
+  Task task_;
+  int last_;  // tokens of the last chunk
+};
+
+// What the one warp does with a task's chunks that has the engine move them.  ended(number):
+// whether the consumers will leave no o from that chunk on, asked once they have left the one
+// before.
+template <class Chain, class Moves, class Ended>
+KDA_DEVICE void move_rows_by_engine(const typename Chain::Ring& ring, const Moves& moves,
+                                    int chunks, const Ended& ended) {
+  // v comes a chunk later where the ring has room, when the engine has surely read the o that lay
+  // in its place.
+  constexpr int late = Chain::stages > 2 ? 1 : 0;
+  const bool leads = threadIdx.x % 32 == 0;
+  typename Chain::Cursor from, to;
+  if (leads) ptx::fence_async_proxy();  // the last rows before may have come by hand
+#pragma unroll 1
+  for (int at = 0; at < chunks + Chain::stages; ++at) {
+    if (at >= Chain::stages) {
+      ring.wait_empty(from);
+      if (leads) ptx::fence_async_proxy();
+      moves.store(at - Chain::stages, ring.at(from) + Chain::slot.v);
+      if (leads) ptx::bulk_store_commit();
+    }
+    from.next();
+    const int number = at - late;
+    if (number >= 0 && number < chunks) {
+      if (leads) ptx::bulk_store_wait_read<late>();
+      __syncwarp();
+      moves.load(number, ring.at(to) + Chain::slot.v, ring.full(to));
+      to.next();
+    }
+    // Only now: what has been fed is waited for, and counts as landed when this has, too.
+    if (at >= Chain::stages && ended(at - Chain::stages + 1)) break;
+  }
+  if (leads) ptx::bulk_store_wait_read();
+  __syncwarp();
+}
+
+// Whether the engine moves a task's rows.
+template <class Chain>
+KDA_DEVICE bool by_engine(const abi::chunk_wgmma::RowMaps& maps) {
+  return Chain::maps_rows && maps.present;
+}
+
+// The warps that move a task's rows of a run's v and o.
+template <class Chain>
+KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk_wgmma::Args& all,
                           const Task& task, int warp) {
+  const abi::chunk::RecurrenceArgs& args = all.chain;
+  if (by_engine<Chain>(all.rows)) {
+    if (warp > 0) return;
+    const EngineRows<Chain> moves(args, all.rows, task);
+    move_rows_by_engine<Chain>(ring, moves, task.chunks, [](int) { return false; });
+    return;
+  }
   // The same way for both, so that each lane loads where it alone has read.
-  const bool vectored =
-      is_vectored<Chain::type>(args.in.v, Chain::values) &&
-      (!Chain::writes_outputs || is_vectored<Chain::type>(args.out.o, Chain::values));
+  const bool vectored = is_vectored<Chain::type>(args.in.v, Chain::values) &&
+                        is_vectored<Chain::type>(args.out.o, Chain::values);
   Rows<Chain> v(args.in.v, task, warp, vectored);
   Rows<Chain> o(args.out.o, task, warp, vectored);
-  move_rows<Chain>(ring, {}, v, o, task.chunks, [](int) { return false; });
+  move_rows_by_hand<Chain>(ring, {}, v, o, task.chunks);
 }
 
 }  // namespace kda::chunk_wgmma

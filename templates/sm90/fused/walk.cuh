@@ -26,11 +26,11 @@ struct Chain {
   static constexpr int chunk = kda::chunk;
   static constexpr int chunk_tiles = chunk / 8;
   static constexpr int keys = kda::keys;
-  static constexpr int value_row = Pair::value_row;
 
   using Factor = kda::Factor;
   using Square = kda::Square;
-  using Accumulators = float[chunk_tiles][4];  // [V, C]
+  using Values = tile::Shared<type, chunk, abi::fused::columns>;  // rows of v, and of o
+  using Accumulators = float[chunk_tiles][4];                     // [V, C]
 };
 
 class Walk {
@@ -215,7 +215,7 @@ class Walk {
   KDA_DEVICE u32 own_rows() const {
     const int row = thread_ % 8 + thread_ % 32 / 16 * 8;
     const int unit = thread_ / 32 * 2 + thread_ / 8 % 2;
-    return row * Chain::value_row + (unit ^ row % 8) * 16;
+    return row * Chain::Values::row_bytes + (unit ^ row % 8) * 16;
   }
 
   // Done with a chunk; to the other block one lane says so for its warp.

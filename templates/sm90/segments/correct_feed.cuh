@@ -109,7 +109,7 @@ KDA_DEVICE void move_outputs(const Ring& ring, const abi::segments::Args& args, 
     const chunk_wgmma::Task task = share.task(part);
     chunk_wgmma::Rows<Correction> from(o, task, warp, vectored);
     chunk_wgmma::Rows<Correction> to(o, task, warp, vectored);
-    chunk_wgmma::move_rows<Correction>(ring, here, from, to, share.own, [](int) { return false; });
+    chunk_wgmma::move_rows_by_hand<Correction>(ring, here, from, to, share.own);
     here.next(share.own);
   }
 }

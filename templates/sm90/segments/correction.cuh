@@ -39,14 +39,14 @@ struct Correction {
   static constexpr int consumers = 128;
   static constexpr int row_warps = 2;
   static constexpr int stages = abi::segments::correct_stages(shape, chunk);
-  static constexpr int value_row = abi::chunk_wgmma::value_row_bytes({.warpgroups = 1});
   static constexpr bool writes_outputs = true;
   struct Slot {
     int v = 0;
   };
   static constexpr Slot slot = {};
 
-  using Factor = tile::Shared<type, chunk, keys>;  // an image of q~
+  using Factor = tile::Shared<type, chunk, keys>;     // an image of q~
+  using Values = tile::Shared<type, chunk, columns>;  // rows of o
   using State = step::State<shape, 1, keys>;
   using Scale = tile::Scale<type>;
   using Accumulators = float[chunk_tiles][4];

@@ -45,9 +45,9 @@ using chunk_wgmma::Task;
 constexpr int chunk = Chain::chunk;
 constexpr int keys = Chain::keys;
 
-using Queries = tile::Shared<shape.qkv_type, chunk, keys>;  // an image of q~
-using Image = tile::Shared<abi::DType::bf16, keys, keys>;   // of T^T
-static_assert(Queries::bytes == abi::segments::query_bytes(shape, chunk));
+using QueryImage = tile::Shared<shape.qkv_type, chunk, keys>;  // of q~
+using Image = tile::Shared<abi::DType::bf16, keys, keys>;      // of T^T
+static_assert(QueryImage::bytes == abi::segments::query_bytes(shape, chunk));
 
 // T below this is nothing: times a state 2^40 as large as another, it is below that one's last bit.
 constexpr u32 nothing = (127U - 64U) << 23;  // 2^-64
@@ -125,12 +125,14 @@ struct Part {
   Segment segment;
 
   // By the block's index as it stands there: a chain leaves no register to hold this across it.
-  // V columns come first where they have units of their own.
+  // V columns come first where they have units of their own.  Units of a segment and head stand
+  // side by side: the L2 serves neighbours, who read the same factors, in fewer clocks.
   static KDA_DEVICE Part here(const abi::segments::Args& args) {
+    constexpr u32 units = abi::segments::units(shape, tune.warpgroups);
     const u32 heads = args.chain.in.value_heads;
-    const u32 block = ptx::block_now();
+    const u32 block = ptx::block_now() / units;
     const i64 slot = block / heads;
-    return {static_cast<int>(blockIdx.y), static_cast<int>(block % heads), slot,
+    return {static_cast<int>(blockIdx.x % units), static_cast<int>(block % heads), slot,
             segment_at<shape>(args.chain.in, slot, SegmentTokens(args.segments.chunks * chunk))};
   }
 
@@ -166,100 +168,120 @@ struct Part {
 // they give the last one's slot back.
 KDA_DEVICE u32 stop_of(const Chain::Ring& ring) { return ring.barriers + 2 * Chain::stages * 8; }
 
-// Rows of 64 V columns, in the first half of a slot's rows where there are two.
-struct HalfRows : Chain {
+// Rows of 64 V columns, in the first panel of a slot's rows where there are two.
+struct ValueRows : Chain {
   static constexpr int columns = 64;
 };
 
-// Rows on their way through the walk: v, and o; q~ from the other half, or from where o would lie.
-class WalkedRows {
-  using Rows = chunk_wgmma::Rows<HalfRows>;
-  static constexpr int units = 8;  // of 16 bytes, a row of q~
-  static constexpr int lanes = 32 * Chain::row_warps;
-  static constexpr u32 queries_at = tune.warpgroups == 2 ? 128 : 0;  // bytes within a row
+// Where q~ of a part's chunks goes from: the other panel, or where o would lie.
+class Queries {
+  static constexpr u32 from_ = tune.warpgroups == 2 ? Chain::Values::panel_bytes : 0;
 
  public:
-  KDA_DEVICE WalkedRows(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
-                        int warp)
-      : ring_(ring),
-        has_values_(part.value_tile() >= 0),
-        has_queries_(part.key_tile() >= 0),
-        lane_(warp * 32 + static_cast<int>(threadIdx.x) % 32),
-        task_(part.task(args.segments.chunks, larger(part.value_tile(), 0))),
-        vectored_(is_vectored<Chain::type>(args.chain.in.v, Chain::values) &&
-                  is_vectored<Chain::type>(args.chain.out.o, Chain::values)),
-        v_(args.chain.in.v, task_, warp, vectored_),
-        o_(args.chain.out.o, task_, warp, vectored_),
-        query_stride_(static_cast<i64>(args.chain.in.value_heads) * Queries::bytes),
-        query_(static_cast<char*>(args.segments.queries) +
-               (task_.slot * args.chain.in.value_heads + task_.head) * Queries::bytes +
-               larger(part.key_tile(), 0) * Queries::panel_bytes) {}
+  static constexpr int bytes = QueryImage::panel_bytes;
+  static_assert(bytes == Chain::Values::panel_bytes);
 
-  KDA_DEVICE void load(u32 to, u32 barrier) const {
-    if (has_values_) {
-      v_.load(to, barrier);
-    } else {
+  KDA_DEVICE Queries(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
+                     const Task& task)
+      : ring_(ring),
+        exist_(part.key_tile() >= 0),
+        chunks_(task.chunks),
+        stride_(static_cast<i64>(args.chain.in.value_heads) * QueryImage::bytes),
+        first_(static_cast<char*>(args.segments.queries) +
+               (task.slot * args.chain.in.value_heads + task.head) * QueryImage::bytes +
+               larger(part.key_tile(), 0) * bytes) {}
+
+  KDA_DEVICE bool exist() const { return exist_; }
+  // Whether chunk `number` has none.
+  KDA_DEVICE bool have_ended(int number) const {
+    const u32 left = ptx::ld_shared_u32(stop_of(ring_));
+    return left != 0 && number >= chunks_ - static_cast<int>(left);
+  }
+  KDA_DEVICE u32 from(u32 rows) const { return rows + from_; }
+  KDA_DEVICE char* to(int number) const { return first_ + number * stride_; }
+
+ private:
+  const Chain::Ring& ring_;
+  bool exist_;
+  int chunks_;
+  i64 stride_;
+  char* first_;
+};
+
+// Rows on their way through the walk: v, o and q~, by the copy engine.
+struct EngineMoves {
+  const chunk_wgmma::EngineRows<ValueRows>& values;
+  const Queries& queries;
+  bool has_values;
+
+  KDA_DEVICE void load(int number, u32 to, u32 barrier) const {
+    if (has_values) {
+      values.load(number, to, barrier);
+    } else if (values.leads()) {
       ptx::mbarrier_arrive(barrier);
     }
   }
-  KDA_DEVICE void loaded() { v_.next(); }
-
-  KDA_DEVICE void store(u32 from) const {
-    if (has_values_) o_.store(from);
-    if (!has_queries_ || has_ended()) return;
-#pragma unroll 4
-    for (int i = lane_; i < chunk * units; i += lanes) {
-      const int row = i / units;
-      const int column = i % units * 8;
-      const float4 x =
-          ptx::ld_shared_f32x4(from + row * Chain::value_row + queries_at + column * 2);
-      *reinterpret_cast<float4*>(query_ +
-                                 Queries::at(static_cast<u32>(row), static_cast<u32>(column))) = x;
+  KDA_DEVICE void store(int number, u32 from) const {
+    if (has_values) values.store(number, from);
+    if (values.leads() && queries.exist() && !queries.have_ended(number)) {
+      ptx::bulk_store(queries.to(number), queries.from(from), Queries::bytes);
     }
   }
-  KDA_DEVICE void stored() {
-    o_.next();
-    query_ += query_stride_;
-    ++number_;
-  }
-
-  // Whether nothing more will come.
-  KDA_DEVICE bool is_over() const { return tune.warpgroups == 1 && has_queries_ && has_ended(); }
-
- private:
-  // Whether the chunk has no q~.
-  KDA_DEVICE bool has_ended() const {
-    const u32 left = ptx::ld_shared_u32(stop_of(ring_));
-    return left != 0 && number_ >= task_.chunks - static_cast<int>(left);
-  }
-
-  const Chain::Ring& ring_;
-  bool has_values_, has_queries_;
-  int lane_;
-  int number_ = 0;  // of the chunk to be stored
-  Task task_;
-  bool vectored_;
-  Rows v_, o_;
-  i64 query_stride_;
-  char* query_;
 };
+
+// The same by hand, in a block that has V columns.
+struct HandMoves {
+  chunk_wgmma::Rows<ValueRows>& rows;
+  const Queries& queries;
+  int warp, number;
+
+  KDA_DEVICE void store(u32 from) const {
+    rows.store(from);
+    if (!queries.exist() || queries.have_ended(number)) return;
+    constexpr int step = 32 * Chain::row_warps * 16;  // bytes
+#pragma unroll 1
+    for (int at = (warp * 32 + static_cast<int>(threadIdx.x) % 32) * 16; at < Queries::bytes;
+         at += step) {
+      *reinterpret_cast<float4*>(queries.to(number) + at) =
+          ptx::ld_shared_f32x4(queries.from(from) + at);
+    }
+  }
+  KDA_DEVICE void next() {
+    rows.next();
+    ++number;
+  }
+};
+
+// Whether the copy engine moves the part's rows: without V columns there is nothing but q~.
+KDA_DEVICE bool by_engine(const abi::segments::Args& args, const Part& part) {
+  return part.value_tile() < 0 || chunk_wgmma::by_engine<Chain>(args.rows);
+}
+
+KDA_DEVICE void move(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
+                     int warp) {
+  const Task task = part.task(args.segments.chunks, larger(part.value_tile(), 0));
+  const Queries queries(ring, args, part, task);
+  if (by_engine(args, part)) {
+    if (warp > 0) return;
+    const chunk_wgmma::EngineRows<ValueRows> values(args.chain, args.rows, task);
+    const EngineMoves moves{values, queries, part.value_tile() >= 0};
+    chunk_wgmma::move_rows_by_engine<Chain>(ring, moves, task.chunks, [&](int number) {
+      return tune.warpgroups == 1 && queries.exist() && queries.have_ended(number);
+    });
+    return;
+  }
+  const bool vectored = is_vectored<Chain::type>(args.chain.in.v, Chain::values) &&
+                        is_vectored<Chain::type>(args.chain.out.o, Chain::values);
+  chunk_wgmma::Rows<ValueRows> v(args.chain.in.v, task, warp, vectored);
+  chunk_wgmma::Rows<ValueRows> o(args.chain.out.o, task, warp, vectored);
+  HandMoves moves{o, queries, warp, 0};
+  chunk_wgmma::move_rows_by_hand<Chain>(ring, {}, v, moves, task.chunks);
+}
 
 KDA_DEVICE void produce(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
                         const Task& task, int number) {
   if (number > 0) {
-    WalkedRows rows(ring, args, part, number - 1);
-    struct From {
-      WalkedRows& rows;
-      KDA_DEVICE void load(u32 to, u32 barrier) const { rows.load(to, barrier); }
-      KDA_DEVICE void next() const { rows.loaded(); }
-    } from{rows};
-    struct To {
-      WalkedRows& rows;
-      KDA_DEVICE void store(u32 at) const { rows.store(at); }
-      KDA_DEVICE void next() const { rows.stored(); }
-    } to{rows};
-    chunk_wgmma::move_rows<Chain>(ring, {}, from, to, task.chunks,
-                                  [&](int) { return rows.is_over(); });
+    move(ring, args, part, number - 1);
     return;
   }
   // A second warpgroup goes on where T has come to nothing.
@@ -277,30 +299,35 @@ KDA_DEVICE void produce(const Chain::Ring& ring, const abi::segments::Args& args
   }
 }
 
-// What a warpgroup's columns are: those of the identity, with v = 0, or V columns.  Told by where
-// it stands, as no register is left to hold it.
-struct Columns {
-  static constexpr bool begins_before = false;  // 1% slower
+// The columns of the identity, with v = 0, until nothing is left of them.
+struct Transitions {
+  static constexpr bool begins_before = true;
   const Chain::Ring& ring;
 
-  static KDA_DEVICE bool are_identity() {
-    return tune.warpgroups == 2 ? ptx::thread_now() >= 128
-                                : static_cast<int>(blockIdx.y) >= Tiles::count;
+  // Zeros, anew each time, that no register holds them from chunk to chunk.
+  template <class Chain>
+  KDA_DEVICE void load_values(u32 (&v)[Chain::chunk_tiles / 2][4], u32) const {
+#pragma unroll
+    for (auto& unit : v) unit[0] = unit[1] = unit[2] = unit[3] = 0;
   }
-  static KDA_DEVICE bool brings_values() { return !are_identity(); }
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
-    if (left % 4 != 3 || !are_identity() || is_alive(state.s[0])) return true;
-    if (threadIdx.x % 128 == 0) ptx::st_shared_u32(stop_of(ring), static_cast<u32>(left));
-    return false;
+    const bool goes = left % 4 != 3 || is_alive(state.s[0]);
+    if (!goes && threadIdx.x % 128 == 0) {
+      ptx::st_shared_u32(stop_of(ring), static_cast<u32>(left));
+    }
+    // Known to be the same for a whole warp: else ptxas takes all that the loop carries for
+    // different from lane to lane, and each product waits for its descriptor.
+    return __shfl_sync(0xffffffffU, goes ? 1 : 0, 0) != 0;
   }
 };
 
 // This thread's warp's first column within its tile.
 KDA_DEVICE int warp_column() { return static_cast<int>(ptx::thread_now()) % 128 / 32 * 16; }
 
-KDA_DEVICE void begin_state(Chain::State& state, const abi::segments::Args& args, const Part& part,
-                            bool identity) {
-  if (identity) {
+template <bool identity>
+KDA_DEVICE void begin_state(Chain::State& state, const abi::segments::Args& args,
+                            const Part& part) {
+  if constexpr (identity) {
     set_identity(state, part.key_tile() * 64 + warp_column());
   } else if (shape.initial_state && part.segment.index == 0) {
     state.load(args.chain.out.initial_state,
@@ -312,28 +339,29 @@ KDA_DEVICE void begin_state(Chain::State& state, const abi::segments::Args& args
 }
 
 // left: chunks that the chain did not go, as T had come to nothing.
+template <bool identity>
 KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args, const Part& part,
-                            bool identity, int left) {
+                            int left) {
   const i64 head_slot = part.head_slot(args.chain.in);
   const bool wanted = shape.final_state || !part.segment.last();
-  if (identity) {
+  if constexpr (identity) {
     const int tile = part.key_tile();
     if (wanted) store_transition(args.segments, head_slot, tile * 64, state, left == 0);
     if (threadIdx.x % 128 == 0) {
       const int chunks = part.task(args.segments.chunks, tile).chunks;
       args.segments.known[head_slot * 2 + tile] = {chunks - left, left == 0 ? 1 : 0};
     }
-    return;
-  }
-  const int tile = part.value_tile();
-  if (wanted && part.segment.count == 1) {
-    state.store(args.chain.out.final_state,
-                static_cast<i64>(part.segment.n) * args.chain.in.value_heads + part.head,
-                tile * 64 + warp_column());
-  } else if (wanted) {
-    segments::store_tile(state.s[0], Tiles::at(args.segments, head_slot, tile));
-    const bool finite = __all_sync(0xffffffffU, is_finite(state.s[0]));
-    args.segments.finite[(head_slot * Tiles::count + tile) * 4 + warp_column() / 16] = finite;
+  } else {
+    const int tile = part.value_tile();
+    if (wanted && part.segment.count == 1) {
+      state.store(args.chain.out.final_state,
+                  static_cast<i64>(part.segment.n) * args.chain.in.value_heads + part.head,
+                  tile * 64 + warp_column());
+    } else if (wanted) {
+      segments::store_tile(state.s[0], Tiles::at(args.segments, head_slot, tile));
+      const bool finite = __all_sync(0xffffffffU, is_finite(state.s[0]));
+      args.segments.finite[(head_slot * Tiles::count + tile) * 4 + warp_column() / 16] = finite;
+    }
   }
 }
 
@@ -349,14 +377,21 @@ KDA_DEVICE void pass(const Chain::Ring& ring, int chunks, int left) {
   }
 }
 
+// A text each for V columns and those of T: in one for both, ptxas takes all that its branches
+// depend on for different from lane to lane, and each product's descriptor comes late.
+template <bool identity>
 KDA_DEVICE void consume(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
-                        const Task& task, bool identity) {
+                        const Task& task) {
   int left = task.chunks;
-  if ((identity ? part.key_tile() : part.value_tile()) >= 0) {
+  if (tune.warpgroups == 1 || (identity ? part.key_tile() : part.value_tile()) >= 0) {
     Chain::State state;
-    begin_state(state, args, part, identity);
-    left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state, Columns{ring});
-    leave_state(state, args, Part::here(args), identity, left);
+    begin_state<identity>(state, args, part);
+    if constexpr (identity) {
+      left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state, Transitions{ring});
+    } else {
+      left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state);
+    }
+    leave_state<identity>(state, args, Part::here(args), left);
   }
   if (tune.warpgroups == 2 && left > 0) {
     pass(ring, Part::here(args).task(args.segments.chunks, 0).chunks, left);
@@ -376,14 +411,18 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
 
   const Chain::Ring ring(memory);
   if (threadIdx.x == 0) {
-    ring.init();
+    ring.init(by_engine(args, part));
     ptx::st_shared_u32(stop_of(ring), 0);
   }
   __syncthreads();
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp < Chain::consumers / 32) {
-    consume(ring, args, part, task, tune.warpgroups == 2 ? warp >= 4 : part.value_tile() < 0);
+    if (tune.warpgroups == 2 ? warp >= 4 : part.value_tile() < 0) {
+      consume<true>(ring, args, part, task);
+    } else {
+      consume<false>(ring, args, part, task);
+    }
   } else {
     produce(ring, args, part, task, warp - Chain::consumers / 32);
   }
