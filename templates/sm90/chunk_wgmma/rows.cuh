@@ -14,14 +14,14 @@
 
 namespace kda::chunk_wgmma {
 
-// By hand: a task's rows of v or o, chunk by chunk, the block's V columns, by so many warps.  16
-// bytes a move where the tensor lies so, or element by element.
-template <class Chain, int warps = Chain::row_warps>
+// By hand: a task's rows of v or o, chunk by chunk, the block's V columns.  16 bytes a move where
+// the tensor lies so, or element by element.
+template <class Chain>
 class Rows {
   using Values = typename Chain::Values;
   static constexpr int columns = Chain::columns;
   static constexpr int units = columns / 8;  // of 16 bytes, a row
-  static constexpr int lanes = 32 * warps;
+  static constexpr int lanes = 32 * Chain::row_warps;
   static constexpr int rows_at_once = lanes / units;
   static constexpr int moves = Chain::chunk / rows_at_once;  // a lane
 
@@ -36,17 +36,18 @@ class Rows {
         exist_(smaller(Chain::values - task.value0, columns)),
         vectored_(vectored) {}
 
-  KDA_DEVICE void next(int chunks = 1) {
-    first_ += chunks * Chain::chunk * token_;
-    left_ -= chunks * Chain::chunk;
+  KDA_DEVICE void next() {
+    first_ += Chain::chunk * token_;
+    left_ -= Chain::chunk;
   }
 
-  // Starts bringing a chunk, what does not exist as zeros: cp.async, or stores of this lane.
-  KDA_DEVICE void load(u32 to) const {
+  // Starts bringing a chunk, what does not exist as zeros; the barrier counts it once it is there.
+  KDA_DEVICE void load(u32 to, u32 barrier) const {
     if (!vectored_) {
       each([&](int row, int column, bool there) {
         ptx::st_shared_u16(to + Values::at(row, column), there ? *at(row, column) : u16(0));
       });
+      ptx::mbarrier_arrive(barrier);
       return;
     }
     const char* from = first_ + row() * token_ + column() * 2;
@@ -64,15 +65,7 @@ class Rows {
         from += rows_at_once * token_;
       }
     }
-  }
-  // The same; the barrier counts every lane once its part is there.
-  KDA_DEVICE void load(u32 to, u32 barrier) const {
-    load(to);
-    if (vectored_) {
-      ptx::cp_async_arrive(barrier);
-    } else {
-      ptx::mbarrier_arrive(barrier);
-    }
+    ptx::cp_async_arrive(barrier);
   }
 
   // Takes a chunk away.
@@ -157,39 +150,30 @@ KDA_DEVICE void move_rows_by_hand(const typename Chain::Ring& ring, typename Cha
   ptx::cp_async_wait_all();
 }
 
-// By the copy engine: v and o of a task, by chunk.  A whole warp comes to each.
+// By the copy engine: v and o of a task of a dense run, by chunk; what lies past the sequence's end
+// comes as zeros and is not written.  A whole warp comes to each.
 template <class Chain>
 class EngineRows {
  public:
-  KDA_DEVICE EngineRows(const abi::chunk::RecurrenceArgs& args,
-                        const abi::chunk_wgmma::RowMaps& maps, const Task& task)
-      : args_(args), maps_(maps), task_(task), last_(last_rows<Chain>(task)) {}
+  KDA_DEVICE EngineRows(const abi::chunk_wgmma::RowMaps& maps, const Task& task)
+      : maps_(maps), task_(task) {}
 
   // Starts bringing v of a chunk; the barrier is told of its bytes.
   KDA_DEVICE void load(int number, u32 to, u32 barrier) const {
-    if (!takes(number)) {
-      hand(args_.in.v, number).load(to);
-      ptx::cp_async_wait_all();
-      __syncwarp();
-      if (leads()) ptx::mbarrier_arrive(barrier);
-    } else if (leads()) {
-      ptx::mbarrier_arrive_expecting(barrier, panels * Values::panel_bytes);
+    if (!leads()) return;
+    ptx::mbarrier_arrive_expecting(barrier, panels * Values::panel_bytes);
 #pragma unroll
-      for (int i = 0; i < panels; ++i) {
-        ptx::tensor_load(to + i * Values::panel_bytes, maps_.v, corner(number, i), barrier);
-      }
+    for (int i = 0; i < panels; ++i) {
+      ptx::tensor_load(to + i * Values::panel_bytes, maps_.v, corner(number, i), barrier);
     }
   }
 
   // Starts to take o of a chunk away, in this thread's group of bulk stores.
   KDA_DEVICE void store(int number, u32 from) const {
-    if (!takes(number)) {
-      hand(args_.out.o, number).store(from);
-    } else if (leads()) {
+    if (!leads()) return;
 #pragma unroll
-      for (int i = 0; i < panels; ++i) {
-        ptx::tensor_store(maps_.o, corner(number, i), from + i * Values::panel_bytes);
-      }
+    for (int i = 0; i < panels; ++i) {
+      ptx::tensor_store(maps_.o, corner(number, i), from + i * Values::panel_bytes);
     }
   }
 
@@ -198,26 +182,14 @@ class EngineRows {
  private:
   using Values = typename Chain::Values;
   static constexpr int panels = Chain::columns / 64;
-  static constexpr bool varlen = Chain::shape.varlen;
 
-  // Whether the engine takes a chunk: in packs another sequence's rows follow the last one's.
-  KDA_DEVICE bool takes(int number) const {
-    return !varlen || number + 1 < task_.chunks || last_ == Chain::chunk;
-  }
   KDA_DEVICE ptx::Corner corner(int number, int panel) const {
-    const i64 first = task_.first + number * Chain::chunk + (varlen ? task_.sequence.begin : 0);
-    return {static_cast<int>(first), task_.value0 / 64 + panel, task_.head, varlen ? 0 : task_.n};
-  }
-  KDA_DEVICE auto hand(const abi::Tensor& tensor, int number) const {
-    Rows<Chain, 1> rows(tensor, task_, 0, is_vectored<Chain::type>(tensor, Chain::values));
-    rows.next(number);
-    return rows;
+    const i64 first = task_.first + number * Chain::chunk;
+    return {static_cast<int>(first), task_.value0 / 64 + panel, task_.head, task_.n};
   }
 
-  const abi::chunk::RecurrenceArgs& args_;
   const abi::chunk_wgmma::RowMaps& maps_;
   Task task_;
-  int last_;  // tokens of the last chunk
 };
 
 // What the one warp does with a task's chunks that has the engine move them.  ended(number):
@@ -231,7 +203,6 @@ KDA_DEVICE void move_rows_by_engine(const typename Chain::Ring& ring, const Move
   constexpr int late = Chain::stages > 2 ? 1 : 0;
   const bool leads = threadIdx.x % 32 == 0;
   typename Chain::Cursor from, to;
-  if (leads) ptx::fence_async_proxy();  // the last rows before may have come by hand
 #pragma unroll 1
   for (int at = 0; at < chunks + Chain::stages; ++at) {
     if (at >= Chain::stages) {
@@ -268,7 +239,7 @@ KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk_wgm
   const abi::chunk::RecurrenceArgs& args = all.chain;
   if (by_engine<Chain>(all.rows)) {
     if (warp > 0) return;
-    const EngineRows<Chain> moves(args, all.rows, task);
+    const EngineRows<Chain> moves(all.rows, task);
     move_rows_by_engine<Chain>(ring, moves, task.chunks, [](int) { return false; });
     return;
   }

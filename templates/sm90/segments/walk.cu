@@ -263,7 +263,7 @@ KDA_DEVICE void move(const Chain::Ring& ring, const abi::segments::Args& args, c
   const Queries queries(ring, args, part, task);
   if (by_engine(args, part)) {
     if (warp > 0) return;
-    const chunk_wgmma::EngineRows<ValueRows> values(args.chain, args.rows, task);
+    const chunk_wgmma::EngineRows<ValueRows> values(args.rows, task);
     const EngineMoves moves{values, queries, part.value_tile() >= 0};
     chunk_wgmma::move_rows_by_engine<Chain>(ring, moves, task.chunks, [&](int number) {
       return tune.warpgroups == 1 && queries.exist() && queries.have_ended(number);
