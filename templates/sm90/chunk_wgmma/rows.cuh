@@ -34,7 +34,10 @@ class Rows {
                offset_of<Chain::shape.varlen>(tensor, task.n, task.sequence.begin, task.head) * 2),
         left_(task.sequence.length() - task.first),
         exist_(smaller(Chain::values - task.value0, columns)),
-        vectored_(vectored) {}
+        place_(Values::at(row(), column())),
+        vectored_(vectored) {
+    asm volatile("" : "+r"(place_));  // not anew for each chunk
+  }
 
   KDA_DEVICE void next() {
     first_ += Chain::chunk * token_;
@@ -101,8 +104,13 @@ class Rows {
   // Of this lane's first move.
   KDA_DEVICE int row() const { return lane_ / units; }
   KDA_DEVICE int column() const { return lane_ % units * 8; }
-  // Bytes to where one of its moves lies in shared memory.
-  KDA_DEVICE u32 place(int move) const { return Values::at(row() + move * rows_at_once, column()); }
+  // Bytes to where one of its moves lies in shared memory: units are exchanged by the row,
+  // modulo 8.
+  KDA_DEVICE u32 place(int move) const {
+    static_assert(rows_at_once % 8 == 0 || (rows_at_once == 4 && Values::row_bytes == 128));
+    const u32 exchanged = rows_at_once == 4 && move % 2 != 0 ? place_ ^ (4 * 16) : place_;
+    return exchanged + move * rows_at_once * Values::row_bytes;
+  }
 
   KDA_DEVICE bool is_whole() const { return left_ >= Chain::chunk && exist_ == columns; }
   KDA_DEVICE bool exists(int move) const {
@@ -124,6 +132,7 @@ class Rows {
   char* first_;  // this chunk's first row
   i64 left_;     // tokens from there on
   int exist_;    // columns
+  u32 place_;    // of its first move in shared memory, bytes
   bool vectored_;
 };
 
