@@ -47,23 +47,16 @@ constexpr int value_bytes(const Tuning& tuning) {
   return chunk::tile_bytes(tuning.chunk, 64 * tuning.warpgroups, 2);
 }
 
-// Where a chunk's parts lie in shared memory, in bytes: its image from byte `from` on, rows of v.
+// Where a chunk's parts lie in shared memory, in bytes: its image, rows of v.
 struct Slot {
-  int from;
-  chunk::Image image;  // its parts, counted from the slot's start; bytes: of the image in memory
+  chunk::Image image;
   int v, bytes;
 };
 
-// outputs: with Qd and Aq.
-constexpr Slot slot(const Shape& shape, const Tuning& tuning, bool outputs = true) {
+constexpr Slot slot(const Shape& shape, const Tuning& tuning) {
   const chunk::Image image = chunk::image(shape, tuning.chunk);
-  const int from = outputs ? 0 : image.kd;
-  const int v = (image.bytes - from + 1023) / 1024 * 1024;
-  return {from,
-          {image.qd - from, image.aq - from, image.kd - from, image.ak - from, image.ak_rest - from,
-           image.decay - from, image.bytes},
-          v,
-          (v + value_bytes(tuning) + 1023) / 1024 * 1024};
+  const int v = (image.bytes + 1023) / 1024 * 1024;
+  return {image, v, (v + value_bytes(tuning) + 1023) / 1024 * 1024};
 }
 
 // Whether checkpoints leave through shared memory.
@@ -80,18 +73,17 @@ constexpr int checkpoint_bytes(const Shape& shape, const Tuning& tuning) {
 }
 
 // A ring of chunks, a pair of barriers a slot.
-constexpr int ring_bytes(const Shape& shape, const Tuning& tuning, bool outputs = true) {
-  return tuning.load_stages * (slot(shape, tuning, outputs).bytes + 16);
+constexpr int ring_bytes(const Shape& shape, const Tuning& tuning) {
+  return tuning.load_stages * (slot(shape, tuning).bytes + 16);
 }
 
 // Shared memory that a block can have on sm_90.
 constexpr int shared_limit = 227 * 1024;
 
 // Where a chain's checkpoints lie in its shared memory: past the ring and a pair of barriers each.
-constexpr int checkpoints_from(const Shape& shape, const Tuning& tuning, int buffers,
-                               bool outputs = true) {
-  return (ring_bytes(shape, tuning, outputs) + 16 * buffers + state_box::align - 1) /
-         state_box::align * state_box::align;
+constexpr int checkpoints_from(const Shape& shape, const Tuning& tuning, int buffers) {
+  return (ring_bytes(shape, tuning) + 16 * buffers + state_box::align - 1) / state_box::align *
+         state_box::align;
 }
 
 // Checkpoints in shared memory at once: two, so that one can be left while another is copied out,
@@ -102,33 +94,32 @@ constexpr int checkpoint_buffers(const Shape& shape, const Tuning& tuning) {
 }
 
 // Dynamic shared memory of a chain.
-constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning, bool outputs = true) {
-  if (!copies_checkpoints(shape)) return ring_bytes(shape, tuning, outputs);
+constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning) {
+  if (!copies_checkpoints(shape)) return ring_bytes(shape, tuning);
   const int buffers = checkpoint_buffers(shape, tuning);
-  return checkpoints_from(shape, tuning, buffers, outputs) +
-         buffers * checkpoint_bytes(shape, tuning);
+  return checkpoints_from(shape, tuning, buffers) + buffers * checkpoint_bytes(shape, tuning);
 }
 
 // Blocks of a chain that a multiprocessor holds at once.  Two have room where their rings are short
 // (each takes 1 KB more than it asks for).  They have 168 registers a thread, or 128 with a warp
 // for checkpoints: f16's scales, columns that only some lanes have and K = 128 with checkpoints
 // want more.
-constexpr int resident_blocks(const Shape& shape, const Tuning& tuning, bool outputs = true) {
-  const int two = 2 * (chain_shared_bytes(shape, tuning, outputs) + 1024);
+constexpr int resident_blocks(const Shape& shape, const Tuning& tuning) {
+  const int two = 2 * (chain_shared_bytes(shape, tuning) + 1024);
   const bool small = tuning.warpgroups == 1 && tuning.chunk < 64 && shape.qkv_type == DType::bf16 &&
                      shape.value_dim % 64 == 0 && (!shape.checkpoints || shape.key_dim <= 64);
   return tuning.stages_at_once == 1 && small && two <= shared_limit + 1024 ? 2 : 1;
 }
 
 // Warps that move rows of v and o.
-constexpr int row_warps(const Shape& shape, const Tuning& tuning, bool outputs = true) {
-  return resident_blocks(shape, tuning, outputs) > 1 ? 1 : 2;
+constexpr int row_warps(const Shape& shape, const Tuning& tuning) {
+  return resident_blocks(shape, tuning) > 1 ? 1 : 2;
 }
 
 // Threads a block: the warpgroups, a warp that feeds factors, those that move rows and perhaps one
 // that copies checkpoints.
-constexpr int chain_threads(const Shape& shape, const Tuning& tuning, bool outputs = true) {
-  const int warps = 1 + row_warps(shape, tuning, outputs) + (copies_checkpoints(shape) ? 1 : 0);
+constexpr int chain_threads(const Shape& shape, const Tuning& tuning) {
+  const int warps = 1 + row_warps(shape, tuning) + (copies_checkpoints(shape) ? 1 : 0);
   return 128 * tuning.warpgroups + 32 * warps;
 }
 

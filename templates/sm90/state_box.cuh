@@ -23,6 +23,8 @@ struct StateBox {
   static constexpr int tiles = static_cast<int>(beside * line / tile);  // of a row in a part
   // Lines are counted from where the engine's exchange begins.
   static_assert(part % abi::state_box::align == 0);
+  // Lines of a row are neighbours, and differ in the last bit of what units are exchanged by.
+  static_assert(beside <= 2);
 
   u32 place;  // shared address
 
@@ -33,8 +35,6 @@ struct StateBox {
     const u32 own = place + from_place(lane / 4, lane % 4 * (tile / 4));  // all else follows
 #pragma unroll
     for (int i = 0; i < tiles; ++i) {
-      // Lines of a row are neighbours, and differ in the last bit of what units are exchanged by.
-      static_assert(beside <= 2);
       const u32 at = i * tile / line;
       const u32 to = (own ^ ((i * tile % line / unit ^ at) * unit)) + at * line;
 #pragma unroll

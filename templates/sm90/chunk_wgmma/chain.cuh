@@ -38,8 +38,7 @@ KDA_DEVICE int first_column(const Task& task, int warp) {
   return task.value0 + warp * 16;
 }
 
-// outputs: whether Qd and Aq are fed, too.
-template <abi::Shape model, abi::chunk_wgmma::Tuning tune, bool outputs = true>
+template <abi::Shape model, abi::chunk_wgmma::Tuning tune>
 struct Chain {
   static constexpr abi::Shape shape = model;
   static constexpr abi::DType type = shape.qkv_type;
@@ -47,33 +46,32 @@ struct Chain {
   static constexpr int chunk_tiles = chunk / 8;
   static constexpr int stages = tune.load_stages;
   static constexpr int consumers = 128 * tune.warpgroups;  // threads
-  static constexpr int threads = abi::chunk_wgmma::chain_threads(shape, tune, outputs);
-  static constexpr int resident = abi::chunk_wgmma::resident_blocks(shape, tune, outputs);
-  static constexpr int row_warps = abi::chunk_wgmma::row_warps(shape, tune, outputs);
+  static constexpr int threads = abi::chunk_wgmma::chain_threads(shape, tune);
+  static constexpr int resident = abi::chunk_wgmma::resident_blocks(shape, tune);
+  static constexpr int row_warps = abi::chunk_wgmma::row_warps(shape, tune);
   static constexpr bool roomy = tune.warpgroups == 1 && resident == 1;  // in registers
   static constexpr int keys = abi::chunk::factor_keys(shape);           // K with room
   static constexpr int values = shape.value_dim;
   static constexpr int columns = abi::chunk_wgmma::columns(tune);  // of V, a block
   static constexpr bool halves = columns < consumers / 2;  // the others of a product are empty
   static constexpr int shards = ceil_div(values, columns);
-  static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune, outputs);
+  static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune);
   static constexpr float writer_scale = abi::chunk::writer_scale(shape);
-  static constexpr bool writes_outputs = outputs;
   static constexpr bool maps_rows = abi::chunk_wgmma::maps_rows(shape, tune);
   static constexpr bool copies_checkpoints = abi::chunk_wgmma::copies_checkpoints(shape);
   static constexpr int checkpoint_buffers = abi::chunk_wgmma::checkpoint_buffers(shape, tune);
   static constexpr int checkpoint_bytes = abi::chunk_wgmma::checkpoint_bytes(shape, tune);
   static constexpr int checkpoints_from =  // bytes past the ring
-      abi::chunk_wgmma::checkpoints_from(shape, tune, checkpoint_buffers, outputs) -
-      abi::chunk_wgmma::ring_bytes(shape, tune, outputs);
+      abi::chunk_wgmma::checkpoints_from(shape, tune, checkpoint_buffers) -
+      abi::chunk_wgmma::ring_bytes(shape, tune);
   static constexpr bool beside = tune.stages_at_once > 1;
   static constexpr bool leaves_short = tune.short_tokens > 1;  // to a stage of their own
   static constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 
   static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
   static_assert(keys == 64 || keys == 128, "K must be 33 to 128");
-  static_assert(!halves || (tune.warpgroups == 1 && shape.checkpoints),
-                "columns=32 is for one warpgroup with checkpoints");
+  static_assert(!halves || (tune.warpgroups == 1 && copies_checkpoints),
+                "columns=32 is for one warpgroup whose checkpoints are copied");
 
   using Factor = tile::Shared<type, chunk, keys>;
   using Square = tile::Shared<type, chunk, chunk>;

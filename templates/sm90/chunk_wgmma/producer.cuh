@@ -15,11 +15,10 @@ namespace kda::chunk_wgmma {
 template <class Chain>
 KDA_DEVICE void load_factors(const typename Chain::Ring& ring, typename Chain::Cursor to,
                              const abi::chunk::Factors& factors, i64 tile) {
-  constexpr int bytes = Chain::slot.image.bytes - Chain::slot.from;
+  constexpr int bytes = Chain::slot.image.bytes;
   const u32 full = ring.full(to);
   ptx::mbarrier_arrive_expecting(full, bytes);
-  ptx::bulk_load(ring.at(to), factors.images + tile * Chain::slot.image.bytes + Chain::slot.from,
-                 bytes, full);
+  ptx::bulk_load(ring.at(to), factors.images + tile * bytes, bytes, full);
 }
 
 // The warp that feeds factors, one thread of it.  ended(): whether the consumers want no more,
