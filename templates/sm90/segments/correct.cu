@@ -59,8 +59,8 @@ KDA_DEVICE void multiply(Correction::Accumulators& o, const u32 (&s)[keys / 16][
   chunk_wgmma::hold(o);
 }
 
-// o += q~ S of the part's chunks that have a q~, each where it lies in the ring.
-KDA_DEVICE void correct(const Ring& ring, Cursor& here, const Share& share,
+// o += q~ S of the part's chunks that have a q~, each where it lies in the ring.  step: the next.
+KDA_DEVICE void correct(const Ring& ring, Step step, Cursor& here, const Share& share,
                         const float (&s)[keys / 8][4], const Nothing& nothing) {
   using Scale = Correction::Scale;
   Scale scale;
@@ -71,7 +71,7 @@ KDA_DEVICE void correct(const Ring& ring, Cursor& here, const Share& share,
 #pragma unroll 1
   for (int at = 0; at < share.own; ++at) {
     ring.wait_full(here);
-    const u32 queries = ring.queries(here);
+    const u32 queries = ring.queries(step, here);
     const u32 rows = ring.at(here) + own;
     u32 v[Correction::chunk_tiles / 2][4];
     chunk_wgmma::load_values_transposed<Correction>(v, rows);
@@ -136,6 +136,11 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
   segments::load_tile(s, Tiles::at(args.segments, part.head_slot(args, settled), part.tile));
   Cursor here;
   Step at_step;
+  if (settled > 0 && part.steps_first()) {  // was brought before anything was known
+    ring.wait_full(at_step);
+    ring.release(at_step);
+    at_step.next();
+  }
   int at = settled + 1;  // the state is the one before that segment
   const auto go_to = [&](int index) {
 #pragma unroll 1
@@ -152,7 +157,7 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
     go_to(index);
     const Share share(args, part, Known(args, part, index), index);
     const Nothing nothing(s);
-    correct(ring, here, share, s, nothing);
+    correct(ring, at_step, here, share, s, nothing);
     if (share.left > 0) spoil(args, part, share, nothing);
   }
   if (part.finals) {
@@ -176,11 +181,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
             static_cast<int>(blockIdx.x % Tiles::count)};
   const Ring ring(memory);
   if (threadIdx.x == 0) ring.init();
+  if (part.sequence.count > 1) part.take(number, args.segments.parts);
   __syncthreads();
   ptx::wait_for_previous();
-  if (part.sequence.count < 2) return;
-  part.take(number, args.segments.parts);
-  if (part.is_idle()) return;
+  if (part.sequence.count < 2 || part.is_idle()) return;
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   constexpr int consumer_warps = Correction::consumers / 32;

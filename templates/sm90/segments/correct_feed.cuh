@@ -26,33 +26,34 @@ class Feed {
     if (index >= end) return;
     ring_.drain(to_);
 #pragma unroll 1
-    for (; index < end; ++index) {
-      const bool alive = Known(args_, part_, index).alive;
-      ring_.wait_empty(step_);
-      if (leads()) {
-        const i64 head_slot = part_.head_slot(args_, index);
-        const u32 full = ring_.full(step_);
-        const u32 at = ring_.at(step_);
-        ptx::mbarrier_arrive_expecting(full, Tiles::bytes + (alive ? 2 * Image::bytes : 0));
-        ptx::bulk_load(at + 2 * Image::bytes, Tiles::at(args_.segments, head_slot, part_.tile),
-                       Tiles::bytes, full);
-        if (alive) {
-          const i64 image = head_slot * Image::bytes;
-          ptx::bulk_load(at, static_cast<const char*>(args_.segments.transition) + image,
-                         Image::bytes, full);
-          ptx::bulk_load(at + Image::bytes,
-                         static_cast<const char*>(args_.segments.transition_rest) + image,
-                         Image::bytes, full);
-        }
+    for (; index < end; ++index) step(index, Known(args_, part_, index).alive);
+  }
+
+  KDA_DEVICE void step(int index, bool alive) {
+    ring_.wait_empty(step_);
+    if (leads()) {
+      const i64 head_slot = part_.head_slot(args_, index);
+      const u32 full = ring_.full(step_);
+      const u32 at = ring_.at(step_);
+      ptx::mbarrier_arrive_expecting(full, Tiles::bytes + (alive ? 2 * Image::bytes : 0));
+      ptx::bulk_load(at + 2 * Image::bytes, Tiles::at(args_.segments, head_slot, part_.tile),
+                     Tiles::bytes, full);
+      if (alive) {
+        const i64 image = head_slot * Image::bytes;
+        ptx::bulk_load(at, static_cast<const char*>(args_.segments.transition) + image,
+                       Image::bytes, full);
+        ptx::bulk_load(at + Image::bytes,
+                       static_cast<const char*>(args_.segments.transition_rest) + image,
+                       Image::bytes, full);
       }
-      step_.next();
     }
+    step_.next();
   }
 
   KDA_DEVICE void queries(int index) {
     const Share share(args_, part_, Known(args_, part_, index), index);
     if (share.own == 0) return;
-    ring_.drain(step_);
+    ring_.wait_for_queries(step_);
     const int value_heads = args_.chain.in.value_heads;
     const i64 slot = share.task(part_).slot;
     const char* from = static_cast<const char*>(args_.segments.queries) +
@@ -66,8 +67,8 @@ class Feed {
         const bool low = at < share.known[0];
         const bool high = at < share.known[1];
         ptx::mbarrier_arrive_expecting(full, (low ? panel : 0) + (high ? panel : 0));
-        if (low) ptx::bulk_load(ring_.queries(to_), from, panel, full);
-        if (high) ptx::bulk_load(ring_.queries(to_) + panel, from + panel, panel, full);
+        if (low) ptx::bulk_load(ring_.queries(step_, to_), from, panel, full);
+        if (high) ptx::bulk_load(ring_.queries(step_, to_) + panel, from + panel, panel, full);
       }
       from += static_cast<i64>(value_heads) * Correction::Factor::bytes;
       to_.next();
@@ -86,7 +87,10 @@ class Feed {
 
 KDA_DEVICE void feed(const Ring& ring, const abi::segments::Args& args, const Part& part) {
   Feed feed(ring, args, part);
+  // The first before anything is known: what it costs where it is not wanted nobody waits for.
+  if (part.steps_first()) feed.step(1, true);
   int at = settled_before(args, part, part.first) + 1;
+  if (at == 1 && part.steps_first()) at = 2;
 #pragma unroll 1
   for (int index = part.first; index < part.end; ++index) {
     feed.steps(at, index);

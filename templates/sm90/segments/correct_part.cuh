@@ -34,15 +34,20 @@ struct Part {
       finals = shape.final_state && number + 1 == parts;
       return;
     }
-    // One that no chunks are left for goes to the end at once.
+    // The last segment, whose state is known last, has what is left over of the parts; but one of
+    // several goes to the end at once.
     shares = parts / count;
-    share = number % shares;
-    const int before = number / shares;
-    first = 1 + smaller(before, count);
+    const int over = parts - count * shares;
+    const int correct = shape.final_state && over > 1 ? parts - 1 : parts;
+    const int before = number < correct ? smaller(number / shares, count - 1) : count;
+    share = number - before * shares;
+    if (before == count - 1) shares = correct - before * shares;
+    first = 1 + before;
     end = smaller(first + 1, sequence.count);
-    const int idle = count * shares;
-    finals = shape.final_state && number == smaller(idle, parts - 1);
+    finals = shape.final_state && number + 1 == parts;
   }
+  // Whether it goes a step over the second segment before all else, where nothing is settled.
+  KDA_DEVICE bool steps_first() const { return first > 1; }
   KDA_DEVICE bool is_idle() const { return first >= sequence.count && !finals; }
 };
 

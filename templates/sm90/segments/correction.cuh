@@ -70,7 +70,8 @@ struct Correction {
   using Step = Place<2>;
   static_assert(stages > 2, "the two would be one type");
 
-  // Two steps of the state, or in their place a ring of q~; rows of o; barriers, full and empty.
+  // Two steps of the state, or in the place of one or both a ring of q~; rows of o; barriers, full
+  // and empty.
   struct Ring {
     static constexpr int step_bytes = abi::segments::step_bytes(shape);
     static constexpr int row_bytes = abi::segments::output_bytes(chunk);
@@ -80,7 +81,18 @@ struct Correction {
     KDA_DEVICE explicit Ring(void* memory)
         : begin(ptx::shared_address(memory)),
           barriers(begin + 2 * step_bytes + stages * row_bytes) {}
-    KDA_DEVICE u32 queries(Cursor c) const { return begin + c.index * Factor::bytes; }
+    // Where q~ lies: where the step after the last one will, so that it comes while that is taken.
+    static constexpr bool beside = stages * Factor::bytes <= step_bytes;
+    KDA_DEVICE u32 queries(Step next, Cursor c) const {
+      return (beside ? at(next) : begin) + c.index * Factor::bytes;
+    }
+    KDA_DEVICE void wait_for_queries(Step next) const {
+      if (beside) {
+        wait_empty(next);
+      } else {
+        drain(next);
+      }
+    }
     KDA_DEVICE u32 at(Cursor c) const { return begin + 2 * step_bytes + c.index * row_bytes; }
     KDA_DEVICE u32 full(Cursor c) const { return barriers + c.index * 8; }
     KDA_DEVICE u32 empty(Cursor c) const { return barriers + (stages + c.index) * 8; }
