@@ -120,6 +120,21 @@ std::vector<Trial> keys() {
   return out;
 }
 
+// Fewer parts than segments to correct, as many, one more and several: who has the last segment's
+// chunks, and who leaves the final state, if anybody does.
+std::vector<Trial> parts() {
+  std::vector<Trial> out;
+  for (const char* heads : {"H=4 HV=4 ", "H=8 HV=8 ", "H=9 HV=9 ", "H=16 HV=16 ", "H=64 HV=64 "})
+    for (const char* states : {"h0=1 ht=1 ", "h0=1 ht=0 "})
+      for (const GatePattern gate : {GatePattern::weak, GatePattern::mixed, GatePattern::strong}) {
+        InputSpec spec;
+        spec.gate = gate;
+        out.push_back(trial(qkv("bf16") + heads + states + "K=128 V=128", {256}, spec));
+        out.push_back(trial(qkv("bf16") + heads + states + "varlen=1", {20, 230, 6}, spec));
+      }
+  return out;
+}
+
 // A large state that is forgotten beside small values, and the other way round.
 std::vector<Trial> magnitudes() {
   std::vector<Trial> out;
@@ -252,7 +267,7 @@ TEST_CASE("few heads and long sequences are cut, others are not", "[strategy]") 
 }
 
 TEST_CASE("cuts compose where segments serves", "[strategy]") {
-  for (const auto& trials : {lengths(), gates(), keys(), magnitudes(), places()}) {
+  for (const auto& trials : {lengths(), parts(), gates(), keys(), magnitudes(), places()}) {
     const Tally tally = compose_only("cuts", trials, "sm_90a", cuts());
     CHECK(tally.failed == 0);
     CHECK(tally.passed > 0);
@@ -261,6 +276,10 @@ TEST_CASE("cuts compose where segments serves", "[strategy]") {
 
 TEST_CASE("cut sequences of every length", "[gpu][segments]") {
   check_on_device("cut lengths", lengths(), cuts());
+}
+
+TEST_CASE("cut sequences by every number of parts", "[gpu][segments]") {
+  check_on_device("cut parts", parts(), cuts());
 }
 
 TEST_CASE("cut sequences under every gate", "[gpu][segments]") {
