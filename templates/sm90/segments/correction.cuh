@@ -39,7 +39,6 @@ struct Correction {
   static constexpr int consumers = 128;
   static constexpr int row_warps = 2;
   static constexpr int stages = abi::segments::correct_stages(shape, chunk);
-  static constexpr bool writes_outputs = true;
   struct Slot {
     int v = 0;
   };
