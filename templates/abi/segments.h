@@ -77,7 +77,7 @@ constexpr int walk_shared_bytes(const Shape& shape, const chunk_wgmma::Tuning& t
 }
 
 // And of the correct stage: what two steps of the state read, T, its rest and S_local each, or in
-// its place a ring of q~; then rows of o of as many chunks, and barriers.
+// the place of one or both a ring of q~; then rows of o of as many chunks, and barriers.
 constexpr int step_bytes(const Shape& shape) {
   return 2 * transition_bytes(shape) + tile_bytes(shape);
 }

@@ -120,8 +120,8 @@ std::vector<Trial> keys() {
   return out;
 }
 
-// Fewer parts than segments to correct, as many, one more and several: who has the last segment's
-// chunks, and who leaves the final state, if anybody does.
+// By 132 multiprocessors fewer parts than segments to correct, as many, one more and several: who
+// has the last segment's chunks, and who leaves the final state, if anybody does.
 std::vector<Trial> parts() {
   std::vector<Trial> out;
   for (const char* heads : {"H=4 HV=4 ", "H=8 HV=8 ", "H=9 HV=9 ", "H=16 HV=16 ", "H=64 HV=64 "})

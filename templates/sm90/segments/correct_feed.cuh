@@ -87,7 +87,8 @@ class Feed {
 
 KDA_DEVICE void feed(const Ring& ring, const abi::segments::Args& args, const Part& part) {
   Feed feed(ring, args, part);
-  // The first before anything is known: what it costs where it is not wanted nobody waits for.
+  // The first before anything is known.  Where it is not wanted, as under strong gates, it has to
+  // land all the same (correct.cu).
   if (part.steps_first()) feed.step(1, true);
   int at = settled_before(args, part, part.first) + 1;
   if (at == 1 && part.steps_first()) at = 2;

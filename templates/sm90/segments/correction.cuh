@@ -39,6 +39,7 @@ struct Correction {
   static constexpr int consumers = 128;
   static constexpr int row_warps = 2;
   static constexpr int stages = abi::segments::correct_stages(shape, chunk);
+  static constexpr bool writes_outputs = true;
   struct Slot {
     int v = 0;
   };
@@ -80,7 +81,8 @@ struct Correction {
     KDA_DEVICE explicit Ring(void* memory)
         : begin(ptx::shared_address(memory)),
           barriers(begin + 2 * step_bytes + stages * row_bytes) {}
-    // Where q~ lies: where the step after the last one will, so that it comes while that is taken.
+    // Where q~ lies: where the step after the last one will, so that it comes while that is taken;
+    // or, where its ring has no room beside a step, in the place of both once they are taken.
     static constexpr bool beside = stages * Factor::bytes <= step_bytes;
     KDA_DEVICE u32 queries(Step next, Cursor c) const {
       return (beside ? at(next) : begin) + c.index * Factor::bytes;
