@@ -41,6 +41,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 
+// Teams where they serve (src/README.md).
 // With checkpoints two groups: they leave one room in shared memory, from where it goes while the
 // walk goes on (measured on an H200, 64 heads of 8192 tokens: 415 us for 475 with one every 64
 // tokens, 405 for 402 with one every 128).  Where they go from registers the walk takes longer than
@@ -49,7 +50,8 @@ tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 tunable::Values defaults(const Problem& problem, const device::Device&) {
   constexpr int kOften = 3 * abi::factors::chunk;  // tokens
   const bool often = problem.checkpoint_tokens > 0 && problem.checkpoint_tokens <= kOften;
-  return tunable::values_of(Tuning{.groups = often ? 2 : 3}, abi::fused::tunables);
+  const int groups = often ? 2 : (makes_slabs(problem) ? 4 : 3);
+  return tunable::values_of(Tuning{.groups = groups}, abi::fused::tunables);
 }
 
 // What pairs take one after another: sequences, value heads and 128 V columns.
@@ -85,20 +87,24 @@ class CutSlices {
 // A run's tensors as the copy engine takes them (abi/fused.h).
 class Maps {
  public:
-  // keeps: whether checkpoints leave through shared memory.
-  Maps(const Problem& problem, const abi::Inputs& in, const abi::Outputs& out, bool keeps) {
+  // keeps: whether checkpoints leave through shared memory; teams: whether teams make slabs.
+  Maps(const Problem& problem, const abi::Inputs& in, const abi::Outputs& out, bool keeps,
+       bool teams) {
     constexpr int kTokens = abi::factors::chunk;
     static_assert(abi::fused::columns == 64);
     rows_ = boxes_of_rows(problem, in, out, kTokens);
     if (keeps) states_ = box_of_states(problem::shape_of(problem), in, out);
     if (!makes_slabs(problem)) return;
     const abi::Shape shape = problem::shape_of(problem);
-    const Slabs slabs = {.channels = abi::factors::slab(shape),
-                         .count = abi::factors::slabs_a_box(shape)};
+    const Slabs slabs = teams ? Slabs{.channels = 64, .count = 1}
+                              : Slabs{.channels = abi::factors::slab(shape),
+                                      .count = abi::factors::slabs_a_box(shape)};
+    const int raw_tokens = teams ? kTokens / 2 : kTokens;
     const Extent keys = extent_of(problem, in, problem.heads, problem.key_dim);
-    q_ = box_of(in.q, keys, slabs, kTokens);
-    k_ = box_of(in.k, keys, slabs, kTokens);
-    g_ = box_of(in.g, extent_of(problem, in, problem.value_heads, problem.key_dim), slabs, kTokens);
+    q_ = box_of(in.q, keys, slabs, raw_tokens);
+    k_ = box_of(in.k, keys, slabs, raw_tokens);
+    g_ = box_of(in.g, extent_of(problem, in, problem.value_heads, problem.key_dim), slabs,
+                raw_tokens);
   }
 
   void tell(abi::fused::Args& args) const {
@@ -149,6 +155,14 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
                     "run or another strategy do",
                     problem.max_tokens, kMostTokens));
   }
+  if (abi::fused::by_teams(tuning.groups) && !makes_slabs(problem)) {
+    return Status(
+        Code::unsupported,
+        fmt::format("strategy fused: groups={} are teams, which serve the bounded gate of "
+                    "a lower_bound in [-5.15, -1e-6], g of 16 bits and a scale in "
+                    "[1/1024, 1024]; groups=3 serves the rest (the problem is {})",
+                    tuning.groups, problem::to_text(problem)));
+  }
   compose::Workspace workspace;
   const CutSlices cuts(problem, device, workspace);
   compose::Recipe recipe;
@@ -168,14 +182,15 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   stage.shared_bytes = static_cast<std::size_t>(layout.bytes);
   stage.cluster = abi::fused::blocks;
   stage.overlaps_previous = true;
-  stage.bind = [problem, cuts, keeps = layout.kept != 0, pairs = pairs_of(device)](const Run& run,
-                                                                                   Launch& launch) {
+  stage.bind = [problem, cuts, keeps = layout.kept != 0,
+                teams = abi::fused::by_teams(tuning.groups),
+                pairs = pairs_of(device)](const Run& run, Launch& launch) {
     const std::int64_t wanted = std::min(parts_of(problem, run.forward.sequences), pairs);
     launch.grid[0] = static_cast<unsigned>(wanted) * abi::fused::blocks;
     abi::fused::Args args{.in = problem::inputs_of(problem, run.forward),
                           .out = problem::outputs_of(problem, run.forward),
                           .cuts = cuts.at(run.workspace)};
-    const Maps maps(problem, args.in, args.out, keeps);
+    const Maps maps(problem, args.in, args.out, keeps, teams);
     maps.tell(args);
     launch.set(args);
     maps.add_to(launch);
@@ -194,17 +209,23 @@ double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
   return each * checkpoints_of(problem, longest_length(problem));
 }
 
+// Microseconds of a chunk of K = 128, and more of a part: teams, three groups, two; by slabs and
+// not.
+double step_microseconds(const Problem& problem, const Tuning& tuning) {
+  if (abi::fused::by_teams(tuning.groups)) return 1.08;
+  return (makes_slabs(problem) ? 1.18 : 1.45) + (tuning.groups == 3 ? 0.0 : 0.14);
+}
+
 // A pair's parts: chunk by chunk, and a state in and out for each (measured on an H200: 64 heads of
-// 8192 tokens take 314 us, of 8 x 1024 350; not by slabs some 372 and 417). Where that leaves some
-// pair with far more than others parts are cut, and a chunk takes longer (96 heads, not by slabs:
-// 555 us, uncut 733; sm90/fused/stream.cuh).
+// 8192 tokens take 297 us by teams, of 8 x 1024 342; by three groups 314 and 350, not by slabs some
+// 372 and 417). Where that leaves some pair with far more than others parts are cut, and a chunk
+// takes longer (96 heads, not by slabs: 555 us, uncut 733; sm90/fused/stream.cuh).
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
-  const double slower = tuning.groups == 3 ? 0.0 : 0.14;
-  const double step = ((makes_slabs(problem) ? 1.18 : 1.45) + slower) * problem.key_dim / 128;
-  constexpr double kPart = 4.0;
-  constexpr double kCut = 1.1;
+  const double step = step_microseconds(problem, tuning) * problem.key_dim / 128;
+  constexpr double kPart = 4.5;
+  constexpr double kCut = 1.07;
   const double parts = static_cast<double>(parts_of(problem, problem.max_sequences)) /
                        static_cast<double>(pairs_of(device));
   const double longest = std::ceil(longest_length(problem) / abi::factors::chunk);

@@ -50,6 +50,22 @@ constexpr int group_bytes(const Shape& shape, int groups) {
   return (buffer_bytes(shape, groups) + scratch_bytes + 1023) / 1024 * 1024;
 }
 
+// A team of two warps (sm90/teams): an image, and what they work in (its Scratch, which asserts
+// that it is enough), of which all but the first 512 bytes begins where a swizzle pattern does.
+constexpr int team_warps = 2;
+constexpr int team_threads = 32 * team_warps;
+constexpr int team_scratch_at(const Shape& shape) {
+  return (chunk::image(shape, factors::chunk).bytes + 512 + 1023) / 1024 * 1024 - 512;
+}
+constexpr int team_scratch_bytes(const Shape& shape) {
+  const int half = chunk / 2 * shape.key_dim * 2;
+  constexpr int scores = 2 * 2560;
+  return 512 + half + (2 * half > scores ? 2 * half : scores) + 1024;
+}
+constexpr int team_bytes(const Shape& shape) {
+  return (team_scratch_at(shape) + team_scratch_bytes(shape) + 1023) / 1024 * 1024;
+}
+
 // Groups a block can have, given its shared memory and a multiprocessor's registers: four leave
 // each thread 128, too few where half of the threads have no gate.
 constexpr int most_groups(const Shape& shape, int block_bytes) {

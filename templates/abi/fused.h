@@ -1,5 +1,5 @@
 // Strategy `fused`: one kernel, in which two blocks of a cluster share a sequence and value head.
-// Groups of 4 warps make its chunks' factors in shared memory (abi/factors.h), every second chunk
+// Groups of warps make its chunks' factors in shared memory (abi/factors.h), every second chunk
 // each block; a warpgroup of each walks all of them for 64 V columns.  Factors meet no memory.
 #pragma once
 
@@ -15,8 +15,14 @@ struct Tuning {
 };
 
 constexpr Tunable<Tuning> tunables[] = {
-    {"groups", &Tuning::groups, {2, 3}, "groups of 4 warps a block that make factors"},
+    {"groups",
+     &Tuning::groups,
+     {2, 3, 4},
+     "groups a block that make factors: 2 or 3 of four warps, 4 of two"},
 };
+
+// Whether the groups are teams of two warps (sm90/teams), which make slabs alone.
+constexpr bool by_teams(int groups) { return groups == 4; }
 
 constexpr int blocks = 2;    // a cluster
 constexpr int columns = 64;  // V columns a block
@@ -28,61 +34,80 @@ constexpr bool serves(const Shape& shape) {
 }
 
 // Threads a block: groups, and the warpgroup that walks.
-constexpr int threads(int groups) { return factors::threads * groups + 128; }
+constexpr int group_threads(int groups) {
+  return by_teams(groups) ? factors::team_threads : factors::threads;
+}
+constexpr int threads(int groups) { return group_threads(groups) * groups + 128; }
 
 // Registers a thread of each: what groups need, and what is left of 64 K.
-constexpr int group_registers(int groups) { return groups == 3 ? 112 : 144; }
-constexpr int walk_registers(int groups) { return groups == 3 ? 176 : 208; }
+constexpr int group_registers(int groups) {
+  return by_teams(groups) ? 160 : (groups == 3 ? 112 : 144);
+}
+constexpr int walk_registers(int groups) {
+  return by_teams(groups) ? 184 : (groups == 3 ? 176 : 208);
+}
 constexpr bool registers_fit(int groups) {
   const int all = 64 * 1024 / threads(groups) / 8 * 8 * threads(groups);
-  return factors::threads * groups * group_registers(groups) + 128 * walk_registers(groups) <= all;
+  return (threads(groups) - 128) * group_registers(groups) + 128 * walk_registers(groups) <= all;
 }
-static_assert(registers_fit(2) && registers_fit(3));
+static_assert(registers_fit(2) && registers_fit(3) && registers_fit(4));
 
 // Where things lie in a block's dynamic shared memory, in bytes: groups first.
 struct Layout {
-  int barriers;  // in what the last group's buffer leaves
+  int group;     // bytes of one
   int arriving;  // chunks that the other block has made
   int slots;     // how many, and bytes of each
   int slot;
-  int values;  // v of a chunk, and o of one
-  int kept;    // a checkpoint on its way, a box a warp that walks; or 0: they leave from registers
+  int barriers;  // in what the last group's buffer leaves, or the last slot
+  int values;    // o of a chunk, and v of some
+  int ahead;     // chunks of v
+  int kept;   // a checkpoint on its way, a box a warp that walks; or 0: they leave from registers
+  int notes;  // of teams
   int bytes;
 };
-constexpr int barrier_bytes = 144;
+constexpr int barrier_bytes = 184;
 constexpr int memory_bytes = 128;  // what a group remembers, behind its scratch
+constexpr int notes_bytes = 256;   // the same of a team, and beta
 // What the warps that walk note, behind the image of the first arriving slot.
 constexpr int tasks_bytes(const Shape& shape) {
   const int image = chunk::image(shape, factors::chunk).bytes;
   return (image + 1023) / 1024 * 1024 - image;
 }
 constexpr Layout layout(const Shape& shape, int groups) {
-  constexpr int limit = 227 * 1024;
-  constexpr int values = 2 * factors::chunk * columns * 2;
+  const bool teams = by_teams(groups);
+  const int notes = teams ? groups * notes_bytes : 0;
+  const int limit = 227 * 1024 - notes;
   Layout l{};
-  l.arriving = groups * factors::group_bytes(shape, 2);
-  l.barriers = l.arriving - barrier_bytes;
-  l.slot = (chunk::image(shape, factors::chunk).bytes + 1023) / 1024 * 1024;
+  l.ahead = teams ? 2 : 1;
+  const int values = (l.ahead + 1) * factors::chunk * columns * 2;
+  l.group = teams ? factors::team_bytes(shape) : factors::group_bytes(shape, 2);
+  l.arriving = groups * l.group;
+  const int image = chunk::image(shape, factors::chunk).bytes;
+  l.slot = (image + 1023) / 1024 * 1024;
   const int kept = shape.checkpoints && state_box::serves(shape) ? 4 * state_box::bytes(shape) : 0;
   const int room = (limit - l.arriving - values) / l.slot;
   const int left = (limit - l.arriving - values - kept) / l.slot;
   const bool keeps = kept > 0 && left >= 2;
   l.slots = keeps ? left : room;
   if (l.slots > 4) l.slots = 4;
+  l.barriers = teams ? l.arriving + (l.slots - 1) * l.slot + image : l.arriving - barrier_bytes;
   l.values = l.arriving + l.slots * l.slot;
   l.bytes = l.values + values;
   if (keeps) {
     l.kept = l.bytes;
     l.bytes += kept;
   }
+  l.notes = l.bytes;
+  l.bytes += notes;
   return l;
 }
 // Whether the barriers find room.
 constexpr bool fits(const Shape& shape, int groups) {
-  return factors::group_bytes(shape, 2) - factors::buffer_bytes(shape, 2) -
-                 factors::scratch_bytes >=
-             barrier_bytes + memory_bytes &&
-         layout(shape, groups).slots >= 2;
+  const int room = by_teams(groups)
+                       ? tasks_bytes(shape)
+                       : factors::group_bytes(shape, 2) - factors::buffer_bytes(shape, 2) -
+                             factors::scratch_bytes - memory_bytes;
+  return room >= barrier_bytes && layout(shape, groups).slots >= 2;
 }
 
 // Parts that are cut: the state after a part's first chunks, on its way from the pair of blocks

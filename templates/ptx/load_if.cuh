@@ -17,4 +17,15 @@ KDA_DEVICE void ld_global_if(i64& x, const i64* from, bool yes) {
                : "l"(from), "r"(static_cast<int>(yes)));
 }
 
+KDA_DEVICE void ld_global_if(float& x, const float* from, bool yes) {
+  asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p ld.global.f32 %0, [%1]; }"
+               : "+f"(x)
+               : "l"(from), "r"(static_cast<int>(yes)));
+}
+KDA_DEVICE void ld_global_if(u16& x, const u16* from, bool yes) {
+  asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p ld.global.u16 %0, [%1]; }"
+               : "+h"(x)
+               : "l"(from), "r"(static_cast<int>(yes)));
+}
+
 }  // namespace kda::ptx

@@ -46,6 +46,12 @@ std::string chosen(const std::string& words) {
 // waited for a chunk that had been taken two rounds before, by a parity that then never came.
 std::vector<Variant> variants() { return {{"fused", ""}, {"fused", "groups=2"}}; }
 
+// By default teams make slabs, but where checkpoints are dense.
+std::vector<Variant> all_groups() {
+  return {{"fused", ""}, {"fused", "groups=2"}, {"fused", "groups=3"}};
+}
+std::vector<Variant> with_teams() { return {{"fused", "groups=2"}, {"fused", "groups=4"}}; }
+
 // One chunk and its edges, as many as the groups of a pair and more, sequences of none or one.  The
 // bug: groups that never have a chunk loaded the gate's constants of a head that nobody had
 // written.
@@ -260,9 +266,9 @@ TEST_CASE("fused launches a pair of blocks a part, no more than the device has",
 }
 
 TEST_CASE("fused has its rows copied by the engine where the layouts allow it", "[strategy]") {
-  const auto launch_of = [](const char* words, void (*change)(Forward&)) {
+  const auto launch_of = [](const char* words, void (*change)(Forward&), int groups = 3) {
     const Problem problem = problem_in_words(words);
-    const auto recipe = compose_with(problem);
+    const auto recipe = compose_with(problem, groups);
     REQUIRE(recipe);
     Forward forward{.tokens = problem.max_tokens, .sequences = problem.max_sequences};
     problem::fill_strides(problem, forward);
@@ -304,6 +310,13 @@ TEST_CASE("fused has its rows copied by the engine where the layouts allow it", 
   CHECK(pack.maps[0].tensor.sizes == std::array<std::uint64_t, 5>{64, 600, 2, 2, 1});
   CHECK(pack.maps[2].tensor.box == std::array<std::uint32_t, 5>{16, 32, 1, 1, 1});
 
+  const compose::Launch teams = launch_of("T=600 N=2 H=2 HV=4 V=256", nothing, 4);
+  CHECK(places(teams) == both);
+  CHECK(teams.maps[2].tensor.sizes == std::array<std::uint64_t, 5>{64, 300, 2, 2, 2});
+  CHECK(teams.maps[2].tensor.box == std::array<std::uint32_t, 5>{64, 16, 1, 1, 1});
+  CHECK(launch_of("T=600 H=2 K=64", nothing, 4).maps[2].tensor.sizes ==
+        std::array<std::uint64_t, 5>{64, 600, 1, 2, 1});
+
   CHECK(places(launch_of("T=600 H=2 g=f32", nothing)) == values);  // no slabs
   const compose::Launch odd_g = launch_of("T=600 H=2", [](Forward& f) { ++f.g_strides.token; });
   CHECK(places(odd_g) == values);
@@ -341,21 +354,21 @@ TEST_CASE("fused refuses what it does not serve, naming it", "[strategy]") {
   refused(compose_with(problem_in_words("T=65536 H=32768 N=65536 varlen=1")).status(),
           "2147483648 parts");
   refused(compose_with(problem_in_words("T=2147483648 H=1")).status(), "max_tokens=2147483648");
+  refused(compose_with(problem_in_words("H=64 g=f32"), 4).status(), "groups=4 are teams");
   CHECK(compose_with(problem_in_words("T=2147483584 H=1")));
   CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1"), h200()));
   CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1 checkpoint=96"), h200()));
 }
 
 TEST_CASE("fused is for parts that fill the device", "[strategy]") {
-  for (const char* words :
-       {"T=8192 H=64", "T=8192 H=96", "T=8192 H=16 HV=64", "T=16384 H=32 N=4", "T=16384 H=16 N=8",
-        "T=8192 H=64 N=8", "T=8192 H=64 N=6 varlen=1", "T=8192 H=96 N=6 varlen=1"}) {
+  for (const char* words : {"T=8192 H=64", "T=8192 H=96", "T=8192 H=16 HV=64", "T=16384 H=32 N=4",
+                            "T=16384 H=16 N=8", "T=8192 H=64 N=8", "T=8192 H=64 N=6 varlen=1",
+                            "T=8192 H=96 N=6 varlen=1", "T=8192 H=12 N=4"}) {
     INFO(words);
     CHECK(chosen(std::string(words) + " h0=1 ht=1") == "fused");
   }
-  for (const char* words :
-       {"T=8192 H=32", "T=8192 H=24", "T=8192 H=16", "T=131072 H=32", "T=8192 H=12 N=4",
-        "T=2048 H=12", "T=256 H=32", "T=2048 H=16 N=32", "T=64 H=32 N=64"}) {
+  for (const char* words : {"T=8192 H=32", "T=8192 H=24", "T=8192 H=16", "T=131072 H=32",
+                            "T=2048 H=12", "T=256 H=32", "T=2048 H=16 N=32", "T=64 H=32 N=64"}) {
     INFO(words);
     CHECK(chosen(std::string(words) + " h0=1 ht=1") != "fused");
   }
@@ -382,9 +395,10 @@ TEST_CASE("fused leaves many checkpoints, by two groups where they are dense", "
     return tunable::to_text(fused.defaults(problem_in_words(words), h200()));
   };
   const std::string pool = "T=8192 pool=1 h0=1 ht=1 ";
-  CHECK(tuning(pool + "H=64") == "groups=3");
+  CHECK(tuning(pool + "H=64") == "groups=4");
+  CHECK(tuning(pool + "H=64 g=f32") == "groups=3");
   CHECK(tuning(pool + "H=64 checkpoint=64") == "groups=2");
-  CHECK(tuning(pool + "H=64 checkpoint=128") == "groups=3");
+  CHECK(tuning(pool + "H=64 checkpoint=128") == "groups=4");
   for (const char* words : {"H=64", "H=96", "H=64 N=8", "H=16 HV=64"})
     for (const char* every : {" checkpoint=64", " checkpoint=512"}) {
       INFO(words << every);
@@ -399,7 +413,7 @@ TEST_CASE("two groups leave a checkpoint room in shared memory", "[strategy]") {
     CHECK(layout.bytes <= static_cast<int>(h200().shared_per_block));
     CHECK(layout.slots >= 2);
     CHECK(layout.kept % abi::state_box::align == 0);
-    if (layout.kept != 0) CHECK(layout.bytes == layout.kept + 4 * abi::state_box::bytes(shape));
+    if (layout.kept != 0) CHECK(layout.notes == layout.kept + 4 * abi::state_box::bytes(shape));
     return layout.kept != 0;
   };
   const std::string every = "H=64 checkpoint=64 ";
@@ -407,7 +421,9 @@ TEST_CASE("two groups leave a checkpoint room in shared memory", "[strategy]") {
   CHECK(kept(every + "state=bf16", 2));
   CHECK(kept(every + "K=64", 2));
   CHECK(kept(every + "K=64", 3));
+  CHECK(kept(every + "K=64", 4));
   CHECK_FALSE(kept(every, 3));
+  CHECK_FALSE(kept(every, 4));
   CHECK_FALSE(kept("H=64", 2));
   CHECK_FALSE(kept(every + "layout=key_first", 2));
 }
@@ -430,9 +446,9 @@ TEST_CASE("fused does not spill", "[strategy][compile]") {
        {"varlen=1", "layout=key_first", "state=bf16 varlen=1 slots=i64", "V=256"})
     problems.push_back(
         problem_in_words(std::string("T=8192 H=64 pool=1 h0=1 ht=1 checkpoint=64 ") + words));
-  for (const char* words : {"varlen=1", "N=8", "K=64", "g=f32 varlen=1", "g=f16 beta=f32"})
+  for (const char* words : {"varlen=1", "N=8", "K=64", "g=f16 beta=f32"})
     problems.push_back(problem_in_words(std::string("T=8192 H=64 ") + words));
-  for (const char* tuning : {"groups=2", "groups=3"}) {
+  for (const char* tuning : {"groups=4", "groups=2", "groups=3"}) {
     const auto plans = plan::make_all(
         problems,
         {.target = "sm_90a", .cache_dir = cache.path(), .strategy = "fused", .tuning = tuning});
@@ -442,11 +458,12 @@ TEST_CASE("fused does not spill", "[strategy][compile]") {
       for (const program::Kernel& kernel : (*plan)->program.kernels)
         CHECK(kernel.resources.spill_bytes == 0);
     }
+    problems.push_back(problem_in_words("T=8192 H=64 g=f32 varlen=1"));  // but for teams
   }
 }
 
 TEST_CASE("fused, sequences of every length", "[gpu][fused]") {
-  check_on_device("fused lengths", lengths(), variants());
+  check_on_device("fused lengths", lengths(), all_groups());
 }
 
 TEST_CASE("fused, parts cut between pairs", "[gpu][fused]") {
@@ -457,7 +474,9 @@ TEST_CASE("fused under every gate", "[gpu][fused]") {
   check_on_device("fused gates", gates(), variants());
 }
 
-TEST_CASE("fused by slabs", "[gpu][fused]") { check_on_device("fused slabs", slabs(), variants()); }
+TEST_CASE("fused by slabs", "[gpu][fused]") {
+  check_on_device("fused slabs", slabs(), all_groups());
+}
 
 TEST_CASE("fused in odd places", "[gpu][fused]") {
   check_on_device("fused places", places(), variants());
@@ -468,7 +487,7 @@ TEST_CASE("fused on state pools", "[gpu][fused]") {
 }
 
 TEST_CASE("fused leaves checkpoints", "[gpu][fused]") {
-  check_pools_on_device("fused checkpoints", checkpoints(), variants());
+  check_pools_on_device("fused checkpoints", checkpoints(), with_teams());
 }
 
 // A run finds its flags as the one before has left them, or as the plan of another left the memory.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/flag.cuh"
+#include "sm90/factors/inverse.cuh"
 #include "sm90/factors/sizes.cuh"
 
 namespace kda {
@@ -19,13 +20,8 @@ struct Departure {
   int number;      // of tiles begun
 };
 
-// M diag(beta) of half the tokens.
-using Inverse = tile::Shared<abi::DType::f16, half_tokens, half_tokens>;
-
 // Sums of squares of k and q, a share a warp; a token's four are read at once.
 using Squares = float[chunk][2][4];
-
-constexpr int lower_block = 72;  // floats of a diagonal 8 x 8 block, so that blocks meet all banks
 
 struct AnyGateScratch {
   // A warp's part of half the tokens: raw g and then D of its slab, then its score sums.

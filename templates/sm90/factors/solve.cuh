@@ -3,10 +3,8 @@
 #pragma once
 
 #include "ptx/bulk.cuh"
-#include "ptx/ldmatrix.cuh"
-#include "ptx/mma.cuh"
-#include "ptx/stmatrix.cuh"
 #include "sm90/factors/group.cuh"
+#include "sm90/factors/inverse.cuh"
 
 namespace kda {
 
@@ -44,7 +42,6 @@ struct Solve : Group {
   static KDA_DEVICE float4 plus(float4 x, float4 y) {
     return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
   }
-  static KDA_DEVICE float4 minus(float4 x) { return make_float4(-x.x, -x.y, -x.z, -x.w); }
   KDA_DEVICE float4 total_left(int half, int which) const {
     const int l = number_in_warp();
     return plus(plus(shared.left(0, half)[which][l], shared.left(1, half)[which][l]),
@@ -65,11 +62,6 @@ struct Solve : Group {
     }
     return x;
   }
-  static KDA_DEVICE uint4 operand(float4 left, float4 right) {
-    return make_uint4(F16::pack(left.x, left.y), F16::pack(left.z, left.w),
-                      F16::pack(right.x, right.y), F16::pack(right.z, right.w));
-  }
-
   // The block below of q k as an f16 A operand, and of k k what invert_below() takes: minus its
   // transpose.
   KDA_DEVICE uint4 qk_below() const { return operand(total_below(1, 0), total_below(1, 1)); }
@@ -79,22 +71,13 @@ struct Solve : Group {
   }
 
   // A diagonal block of q k, lower and diagonal, as an f16 A operand.
-  KDA_DEVICE uint4 diagonal_operand(int half) const {
-    const tile::Lane lane = this->lane();
-    float4 left = total_left(half, 1);
-    const float2 low = total_right(half, 1);
-    const int c = 2 * lane.t;
-    if (c > lane.g) left.x = 0.0F;
-    if (c + 1 > lane.g) left.y = 0.0F;
-    return operand(
-        left, make_float4(0.0F, 0.0F, c > lane.g ? 0.0F : low.x, c + 1 > lane.g ? 0.0F : low.y));
+  KDA_DEVICE uint4 diagonal(int half) const {
+    return diagonal_operand(lane(), total_left(half, 1), total_right(half, 1));
   }
 
   KDA_DEVICE Inverse inverse(int half) const { return Inverse(shared.inverse[half]); }
 
-  // M diag(beta) of `count` halves from `first_half` on, M = (I + L)^-1, L = strictly lower beta_i
-  // k_i k_j; one warp.  Forward substitution in f32 in each 8 x 8 diagonal block, a lane a column;
-  // then the block below the two, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)).
+  // M diag(beta) of `count` halves from `first_half` on; one warp, a lane a column.
   template <int count>
   KDA_DEVICE void invert(int first_half) const {
     const tile::Lane lane = this->lane();
@@ -120,20 +103,7 @@ struct Solve : Group {
     const int block = 2 * first_half + l / 8 % (2 * count);
     const int column = l % 8;
     float x[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = i == column ? 1.0F : 0.0F;
-#pragma unroll
-    for (int j = 0; j < 7; ++j) {  // x[j] is final: take it out of the rows below
-#pragma unroll
-      for (int at = (j + 1) / 4 * 4; at < 8; at += 4) {
-        const float4 f = *reinterpret_cast<const float4*>(shared.lower(block) + j * 8 + at);
-        const float parts[4] = {f.x, f.y, f.z, f.w};
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          if (at + e > j) x[at + e] -= parts[e] * x[j];
-        }
-      }
-    }
+    substitute(x, shared.lower(block), column);
     const int first = block % 2 * 8;
     const float beta = shared.beta[block * 8 + column];
     if (l < 16 * count) {
@@ -147,17 +117,7 @@ struct Solve : Group {
     }
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const Inverse m = inverse(first_half + i);
-      const auto at = [&](int row, int col) -> u32& {
-        return m.pair(row + lane.g, col + 2 * lane.t);
-      };
-      float c[4] = {};
-      ptx::mma_m16n8k8_f16(c, ptx::movmatrix_trans(at(0, 0)), 0, kk_lower[i]);
-      float d[4] = {};
-      ptx::mma_m16n8k8_f16(d, F16::pack(c[0], c[1]), 0, at(8, 8));
-      at(8, 0) = ptx::movmatrix_trans(F16::pack(-d[0], -d[1]));
-    }
+    for (int i = 0; i < count; ++i) invert_lower(inverse(first_half + i), lane, kk_lower[i]);
     __syncwarp();
   }
 
@@ -172,38 +132,12 @@ struct Solve : Group {
     return inverse(half).address(l % 16, l / 16 * 8);
   }
 
-  static KDA_DEVICE void multiply(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
-    const u32 b0[2] = {b[0], b[2]};
-    const u32 b1[2] = {b[1], b[3]};
-    ptx::mma_m16n8k16_bf16(c[0], a, b0);
-    ptx::mma_m16n8k16_bf16(c[1], a, b1);
-  }
-  static KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
-    ptx::mma_m16n8k16_f16(c[0], a, b);
-    ptx::mma_m16n8k16_f16(c[1], a, b + 2);
-  }
-
   // Whether each warp finds the block below for itself: where few groups wait for each other, a
   // meeting costs more than what all do once more.
   static constexpr bool each_inverts = tune.beside != 0;
 
-  // The block below the halves, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)),
-  // transposed, as an f16 A operand.
   KDA_DEVICE uint4 invert_below() const {
-    u32 first[4];
-    u32 second[4];
-    ptx::ldmatrix_x4_trans(first, across(0));
-    ptx::ldmatrix_x4(second, across(1));
-    const uint4 kk = shared.below[number_in_warp()];
-    const u32 minus_kk[4] = {kk.x, kk.y, kk.z, kk.w};
-    float x[2][4] = {};
-    multiply_f16(x, first, minus_kk);
-    const u32 a[4] = {F16::pack(x[0][0], x[0][1]), F16::pack(x[0][2], x[0][3]),
-                      F16::pack(x[1][0], x[1][1]), F16::pack(x[1][2], x[1][3])};
-    float y[2][4] = {};
-    multiply_f16(y, a, second);
-    return make_uint4(F16::pack(y[0][0], y[0][1]), F16::pack(y[0][2], y[0][3]),
-                      F16::pack(y[1][0], y[1][1]), F16::pack(y[1][2], y[1][3]));
+    return kda::invert_below(across(0), across(1), shared.below[number_in_warp()]);
   }
 
   KDA_DEVICE uint4 inverse_below() const {
@@ -211,25 +145,6 @@ struct Solve : Group {
       return invert_below();
     } else {
       return shared.below[number_in_warp()];
-    }
-  }
-
-  static KDA_DEVICE void store_rounded(u32 address, const float (&c)[2][4]) {
-    const u32 r[4] = {Bf16::pack(c[0][0], c[0][1]), Bf16::pack(c[0][2], c[0][3]),
-                      Bf16::pack(c[1][0], c[1][1]), Bf16::pack(c[1][2], c[1][3])};
-    ptx::stmatrix_x4(address, r);
-  }
-
-  // From the first half's end to the chunk's.
-  KDA_DEVICE void to_end(float (&c)[2][4], int ks) const {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int channel = warp * slab + ks * 16 + i * 8 + 2 * lane().t;
-      const float2 d = *reinterpret_cast<const float2*>(&shared.whole[1][channel]);
-      c[i][0] *= d.x;
-      c[i][1] *= d.y;
-      c[i][2] *= d.x;
-      c[i][3] *= d.y;
     }
   }
 
@@ -255,7 +170,9 @@ struct Solve : Group {
       float low[2][4] = {};
       float high[2][4] = {};
       multiply_f16(low, first, kr[0][ks]);
-      if constexpr (tune.slabs != 0) to_end(low, ks);
+      if constexpr (tune.slabs != 0) {
+        decay_columns(low, &shared.whole[1][warp * slab + ks * 16 + 2 * lane().t]);
+      }
       multiply_f16(low, below, kr[1][ks]);
       multiply_f16(high, second, kr[1][ks]);
       store_rounded(place(image, 0, ks), low);
@@ -299,8 +216,8 @@ struct Solve : Group {
       invert<each_inverts ? 1 : 2>(role == 0 ? 0 : 1);
     } else if (role == 1) {
       shared.below[lane] = minus_kk_below();
-      shared.qk[0][lane] = diagonal_operand(0);
-      shared.qk[1][lane] = diagonal_operand(1);
+      shared.qk[0][lane] = diagonal(0);
+      shared.qk[1][lane] = diagonal(1);
       shared.qk[2][lane] = qk_below();
     } else if (role == 3 || tune.groups > 1) {
       meanwhile();

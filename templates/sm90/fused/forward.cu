@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1
   ptx::wait_for_previous();
   if (threadIdx.x < 32) line.decide(args.in);
   ptx::cluster_meet();
-  if (threadIdx.x < abi::factors::threads * tune.groups) {
+  if (threadIdx.x < fused::group_threads * tune.groups) {
     ptx::give_up_registers<abi::fused::group_registers(tune.groups)>();
     fused::make(shared, pair, args, line);
   } else {

@@ -4,13 +4,14 @@
 #include "ptx/special_registers.cuh"
 #include "sm90/fused/make_by_group.cuh"
 #include "sm90/fused/make_by_slab.cuh"
+#include "sm90/fused/make_by_team.cuh"
 
 namespace kda::fused {
 
-// A thread of a group; `shared` is the block's memory.
-KDA_DEVICE void make(char* shared, const Pair& pair, const abi::fused::Args& args,
-                     const Line& line) {
-  using Maker = either<tune.slabs != 0, BySlab, ByGroup>;
+// A thread of a group of four warps; `shared` is the block's memory.
+template <class Maker>
+KDA_DEVICE void make_by(char* shared, const Pair& pair, const abi::fused::Args& args,
+                        const Line& line) {
   Maker maker(shared, Group::number());
   maker.begin(args.in, line);
   u32 round = 0;
@@ -22,6 +23,16 @@ KDA_DEVICE void make(char* shared, const Pair& pair, const abi::fused::Args& arg
     maker.thread = static_cast<int>(ptx::thread_now() % Group::threads);
     maker.make(pair, args, line, raw, round);
     round ^= 1;
+  }
+}
+
+// A thread of any group.
+KDA_DEVICE void make(char* shared, const Pair& pair, const abi::fused::Args& args,
+                     const Line& line) {
+  if constexpr (by_teams) {
+    ByTeam(shared, static_cast<int>(threadIdx.x)).make(pair, args, line);
+  } else {
+    make_by<either<tune.slabs != 0, BySlab, ByGroup>>(shared, pair, args, line);
   }
 }
 

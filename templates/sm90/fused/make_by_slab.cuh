@@ -9,13 +9,16 @@ namespace kda::fused {
 
 struct BySlab : Maker<slabs::Factors> {
   using Maker::Maker;
-  using Raw = slabs::BoundedGate;  // of the head at hand
+  using Raw = slabs::Factors::Gate;  // of the head at hand
 
   // What is wanted of the first chunk early.
   KDA_DEVICE void load_first(const Pair& pair, const abi::fused::Args& args, Raw& gate) const {
     const Place& first = memory.places[0];
-    gate.load(thread, args.in, first.head);
-    if (thread < chunk) shared.beta[thread] = slabs::write_strength(thread, args.in, first);
+    gate.load(channel(), args.in, first.head);
+    if (thread < chunk) {
+      const slabs::Beta raw = slabs::load_beta(number_in_warp(), args.in, first);
+      shared.beta[thread] = slabs::write_strength(number_in_warp(), raw, first);
+    }
     load(pair).start(role(), args.raw, first);
     if (!args.raw.present) load(pair).by_hand(args.in, first);
   }
@@ -31,21 +34,26 @@ struct BySlab : Maker<slabs::Factors> {
     ptx::mbarrier_wait(pair.made(group), round ^ 1);  // of the chunk before: all have its scores
     make_rows(buffer, address, gate, Raw::inverse_depth(in.lower_bound), in.scale,
               [&] { ptx::mbarrier_wait(pair.taken(group), round ^ 1); });
-    float strength = 0.0F;  // beta of the next, when nobody reads this one's any more
+    slabs::Beta beta = 0;  // of the next, when nobody reads this one's any more
     end(
         pair, in, line, round,
+        [&](const Place& next) { beta = slabs::load_beta(number_in_warp(), in, next); },
         [&](const Place& next) {
-          strength = slabs::write_strength(this->number_in_warp(), in, next);
-        },
-        [&](const Place& next) {
-          if (role() == 2) shared.beta[this->number_in_warp()] = strength;
-          if (next.head != memory.places[round].head) gate.load(thread, in, next.head);
+          if (role() == 2) {
+            shared.beta[number_in_warp()] = slabs::write_strength(number_in_warp(), beta, next);
+          }
+          if (next.head != memory.places[round].head) gate.load(channel(), in, next.head);
           load(pair).start(role(), args.raw, next);
         });
     if (!args.raw.present) load(pair).by_hand(in, memory.places[round ^ 1]);
   }
 
  private:
+  using slabs::Factors::number_in_warp;
+
+  KDA_DEVICE u32 channel() const {
+    return static_cast<u32>(thread) / 32 * slab + static_cast<u32>(thread) % 32 / 4;
+  }
   KDA_DEVICE slabs::Load load(const Pair& pair) const {
     return {shared, thread, pair.landed(group)};
   }

@@ -16,7 +16,9 @@ namespace kda::fused {
 
 constexpr int groups = tune.groups;
 constexpr abi::fused::Layout layout = abi::fused::layout(shape, groups);
-constexpr int group_bytes = abi::factors::group_bytes(shape, 2);
+constexpr int group_bytes = layout.group;
+constexpr int group_threads = abi::fused::group_threads(groups);
+constexpr bool by_teams = abi::fused::by_teams(groups);
 static_assert(abi::fused::fits(shape, groups), "the barriers need room behind a group's scratch");
 static_assert(layout.kept % abi::state_box::align == 0);
 
@@ -61,18 +63,18 @@ struct Pair {
   KDA_DEVICE u32 arrived(int number) const { return made(2 * groups + number); }
   // A chunk's v is there; all warps that walk have read it, and left their part of o; o's place is
   // free again.
-  KDA_DEVICE u32 brought() const { return made(2 * groups + layout.slots); }
-  KDA_DEVICE u32 read() const { return brought() + 8; }
-  KDA_DEVICE u32 left() const { return brought() + 16; }
-  KDA_DEVICE u32 free() const { return brought() + 24; }
+  KDA_DEVICE u32 brought(int place) const { return made(2 * groups + layout.slots + place); }
+  KDA_DEVICE u32 read() const { return brought(layout.ahead); }
+  KDA_DEVICE u32 left() const { return read() + 8; }
+  KDA_DEVICE u32 free() const { return read() + 16; }
   // A group's raw rows are there.
-  KDA_DEVICE u32 landed(int group) const { return brought() + 32 + group * 8; }
+  KDA_DEVICE u32 landed(int group) const { return read() + 24 + group * 8; }
   // A word behind the barriers: whether parts are cut (stream.cuh).
   KDA_DEVICE u32 decision() const { return landed(groups); }
-  static_assert((3 * groups + layout.slots + 5) * 8 <= abi::fused::barrier_bytes);
+  static_assert((3 * groups + layout.slots + layout.ahead + 4) * 8 <= abi::fused::barrier_bytes);
 
-  KDA_DEVICE u32 v() const { return memory + layout.values; }
-  KDA_DEVICE u32 o() const { return v() + values_bytes; }
+  KDA_DEVICE u32 o() const { return memory + layout.values; }
+  KDA_DEVICE u32 v(u32 place) const { return o() + (place + 1) * values_bytes; }
   // Where warps that walk note their next pieces (task.cuh).
   static constexpr int tasks = layout.arriving + kda::image.bytes;
 
@@ -86,14 +88,14 @@ struct Pair {
   // By one thread of each block, before the cluster meets.
   KDA_DEVICE void init() const {
     for (int i = 0; i < groups; ++i) {
-      ptx::mbarrier_init(made(i), Group::threads);
+      ptx::mbarrier_init(made(i), group_threads);
       ptx::mbarrier_init(taken(i), takers);
-      ptx::mbarrier_init(landed(i), slabs::Load::arrivals);
+      ptx::mbarrier_init(landed(i), group_threads / 32);  // a warp each (start() of both Loads)
     }
     for (int i = 0; i < layout.slots; ++i) {
       ptx::mbarrier_init(arrived(i), 1);
     }
-    ptx::mbarrier_init(brought(), 1);
+    for (int i = 0; i < layout.ahead; ++i) ptx::mbarrier_init(brought(i), 1);
     ptx::mbarrier_init(read(), warps);
     ptx::mbarrier_init(left(), warps);
     ptx::mbarrier_init(free(), 1);
@@ -107,17 +109,46 @@ struct Pair {
     ptx::mbarrier_wait(made(group), round);
     // The slot's last chunk has been taken; with fewer groups than slots this one's last chunk came
     // later, and it has waited for that.
+    wait_for_slot(group, round);
+    const u32 other = rank() ^ 1;
+    const int slot = static_cast<int>(number % layout.slots);
+    const u32 barrier = ptx::map_to(arrived(slot), other);
+    ptx::mbarrier_arrive_expecting_remote(barrier, kda::image.bytes);
+    ptx::bulk_push(ptx::map_to(this->slot(slot), other), image(group), kda::image.bytes, barrier);
+  }
+
+  // The same in two parts: Kd and Qd as soon as these are there, and the rest.
+  KDA_DEVICE void push_rows(int group, u32 number, u32 round) const {
+    wait_for_slot(group, round);
+    const u32 other = rank() ^ 1;
+    const int slot = static_cast<int>(number % layout.slots);
+    const u32 barrier = ptx::map_to(arrived(slot), other);
+    ptx::mbarrier_arrive_expecting_remote(barrier, kda::image.bytes);
+    const u32 to = ptx::map_to(this->slot(slot), other);
+    const u32 from = image(group);
+    ptx::bulk_push(to + kda::image.kd, from + kda::image.kd, Factor::bytes, barrier);
+    ptx::bulk_push(to + kda::image.qd, from + kda::image.qd, Factor::bytes, barrier);
+  }
+  KDA_DEVICE void push_writers(int group, u32 number, u32 round) const {
+    ptx::mbarrier_wait(made(group), round);
+    const u32 other = rank() ^ 1;
+    const int slot = static_cast<int>(number % layout.slots);
+    const u32 barrier = ptx::map_to(arrived(slot), other);
+    const u32 to = ptx::map_to(this->slot(slot), other);
+    const u32 from = image(group);
+    ptx::bulk_push(to + kda::image.ak, from + kda::image.ak, kda::image.bytes - kda::image.ak,
+                   barrier);
+    ptx::bulk_push(to + kda::image.aq, from + kda::image.aq, Square::bytes, barrier);
+  }
+
+ private:
+  KDA_DEVICE void wait_for_slot(int group, u32 round) const {
     if constexpr (layout.slots < groups) {
       const bool of_last_round = group < layout.slots;
       ptx::mbarrier_wait(
           taken(of_last_round ? group - layout.slots + groups : group - layout.slots),
           of_last_round ? round ^ 1 : round);
     }
-    const u32 other = rank() ^ 1;
-    const int slot = static_cast<int>(number % layout.slots);
-    const u32 barrier = ptx::map_to(arrived(slot), other);
-    ptx::mbarrier_arrive_expecting_remote(barrier, kda::image.bytes);
-    ptx::bulk_push(ptx::map_to(this->slot(slot), other), image(group), kda::image.bytes, barrier);
   }
 };
 

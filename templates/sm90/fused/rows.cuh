@@ -39,7 +39,12 @@ class Rows {
     if (!brings_by_map(rows)) {
       load_elements(thread, token_, rows);
     } else if (thread == brings) {
-      bring(token_);
+      bring(token_, place());
+    }
+    if constexpr (ahead == 2) {
+      if (thread == brings && chunks_ > 1 && brings_by_map(chunks_ > 2 ? chunk : rest_)) {
+        bring(token_ + chunk, place() ^ 1);
+      }
     }
   }
 
@@ -47,8 +52,10 @@ class Rows {
   KDA_DEVICE int left() const { return chunks_; }
 
   // Whether the chunk's v is there, and until it is.
-  KDA_DEVICE bool is_there() const { return ptx::mbarrier_test(pair_.brought(), round_); }
-  KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(), round_); }
+  KDA_DEVICE bool is_there() const { return ptx::mbarrier_test(pair_.brought(place()), phase()); }
+  KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(place()), phase()); }
+  // Where it stands.
+  KDA_DEVICE u32 values() const { return pair_.v(place()); }
 
   // The warp has read it.
   KDA_DEVICE void have_read(int thread) const {
@@ -63,12 +70,12 @@ class Rows {
       take_away();
     }
   }
-  // The next chunk's v comes, once all warps have read this one's; and a while after let_go(), the
+  // A later chunk's v comes, once all warps have read this one's; and a while after let_go(), the
   // place of o is free.
   KDA_DEVICE void pass(int thread, bool had_one) const {
-    if (thread == brings && chunks_ > 1 && brings_by_map(chunks_ > 2 ? chunk : rest_)) {
+    if (thread == brings && chunks_ > ahead && brings_by_map(chunks_ > ahead + 1 ? chunk : rest_)) {
       ptx::mbarrier_wait(pair_.read(), round_);
-      bring(token_ + chunk);
+      bring(token_ + ahead * chunk, place());
     }
     if (had_one && thread == takes_away && takes_by_map(chunk)) clear();
   }
@@ -81,6 +88,7 @@ class Rows {
     if (thread % 32 == 0) ptx::mbarrier_arrive(pair_.left());
     --chunks_;
     round_ ^= 1;
+    if constexpr (ahead == 2) turns_ ^= round_ ^ 1;
     token_ += chunk;
   }
 
@@ -123,11 +131,14 @@ class Rows {
   KDA_DEVICE ptx::Corner corner(int token) const {
     return {token, slab_, head_, shape.varlen ? 0 : n_};
   }
-  KDA_DEVICE void bring(int token) const {
+  KDA_DEVICE void bring(int token, u32 place) const {
     if (shape.varlen) ptx::fence_async_proxy();  // v may have come by hand before
-    ptx::mbarrier_arrive_expecting(pair_.brought(), Pair::values_bytes);
-    ptx::tensor_load(pair_.v(), args_.v, corner(token), pair_.brought());
+    ptx::mbarrier_arrive_expecting(pair_.brought(place), Pair::values_bytes);
+    ptx::tensor_load(pair_.v(place), args_.v, corner(token), pair_.brought(place));
   }
+  static constexpr int ahead = layout.ahead;  // places of v, which take turns
+  KDA_DEVICE u32 place() const { return ahead == 2 ? round_ : 0; }
+  KDA_DEVICE u32 phase() const { return ahead == 2 ? turns_ : round_; }
   KDA_DEVICE void take_away() const {
     ptx::fence_async_proxy();
     ptx::tensor_store(args_.o, corner(token_ - chunk), pair_.o());
@@ -140,7 +151,7 @@ class Rows {
   static KDA_DEVICE void meet() { ptx::barrier_wait(1 + groups, threads); }
 
   // Where a column of a row stands from a tile's begin on.
-  static KDA_DEVICE u32 place(int row, int column) {
+  static KDA_DEVICE u32 row_place(int row, int column) {
     return static_cast<u32>(row * row_bytes + (column / 8 ^ row % 8) * 16 + column % 8 * 2);
   }
   KDA_DEVICE u16* rows_of(const abi::Tensor& tensor, int token) const {
@@ -177,11 +188,11 @@ class Rows {
       }
 #pragma unroll
       for (int i = 0; i < in_flight; ++i) {
-        ptx::st_shared_u16(pair_.v() + place(first + i * rows_at_once, own.column), x[i]);
+        ptx::st_shared_u16(values() + row_place(first + i * rows_at_once, own.column), x[i]);
       }
     }
     meet();
-    if (thread == brings) ptx::mbarrier_arrive(pair_.brought());
+    if (thread == brings) ptx::mbarrier_arrive(pair_.brought(place()));
   }
   // o of some tokens; zeros for padding.
   KDA_DEVICE void store_elements(int thread, int token, int rows) const {
@@ -189,7 +200,7 @@ class Rows {
     u16* to = rows_of(args_.out.o, token) + own.column;
 #pragma unroll 1
     for (int row = own.row; row < rows; row += rows_at_once) {
-      const u16 x = ptx::ld_shared_u16(pair_.o() + place(row, own.column));
+      const u16 x = ptx::ld_shared_u16(pair_.o() + row_place(row, own.column));
       to[row * args_.out.o.token] = padding_ ? u16(0) : x;
     }
   }
@@ -204,6 +215,7 @@ class Rows {
   int chunks_ = 0;        // of the piece, from the one at hand on
   int rest_ = 0;          // tokens of its last one
   u32 round_ = 0;         // chunks so far, by parity
+  u32 turns_ = 0;         // pairs of chunks so far, likewise
   bool padding_ = false;  // of the part
 };
 

@@ -39,9 +39,11 @@ struct Part {
 
 // Some chunks of a part.
 struct Piece {
+  static constexpr int all = -1;
+
   int part;     // past the last one: the line is over
   int first;    // chunk
-  int chunks;   // perhaps none
+  int chunks;   // perhaps none; or all of the part's, which who looks the part up finds out
   bool begins;  // with the part; else its state comes from the pair before
   bool ends;    // with it; else its state goes to the pair after
 };
@@ -67,11 +69,10 @@ class Line {
 
   // Piece `number`, from 0 on; a whole warp asks.
   KDA_DEVICE Piece piece(const abi::Inputs& in, int number) const {
-    const int parts = Part::count(in);
     if (ptx::ld_shared_u32(decision) == 0) {
-      const int part = pair() + number * pairs();
-      return {part, 0, part < parts ? Part(in, part).chunks() : 0, true, true};
+      return {pair() + number * pairs(), 0, Piece::all, true, true};
     }
+    const int parts = Part::count(in);
     if constexpr (shape.varlen) {
       return piece_of_few(in, number);
     } else {
@@ -229,25 +230,28 @@ struct Place {
 
 // Where a group stands in the line; one warp of the group, all lanes alike, the first one writes.
 struct Stream {
-  int number, c, chunks;  // of the piece
+  int number, c;         // of the piece, and the chunk in it
+  unsigned chunks : 26;  // of the piece, fewer than 2^31 tokens
+  unsigned rest : 6;     // tokens of its last chunk
 
   // At the chunk of that number, counted from the line's first.
   KDA_DEVICE static void begin(Stream& memory, const abi::Inputs& in, const Line& line, int at,
                                Place& next) {
-    if (threadIdx.x % 32 == 0) memory = {0, at, 0};
-    __syncwarp();
-    enter(memory, in, line, 0, next);
+    enter({0, at, 0, 0}, memory, in, line, next);
   }
 
   KDA_DEVICE static void advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
                                  const Place& here, Place& next) {
-    const int c = memory.c + step;
-    if (c + 1 >= memory.chunks) {
-      enter(memory, in, line, step, next);
+    Stream stream = memory;
+    stream.c += step;
+    const int chunks = static_cast<int>(stream.chunks);
+    if (stream.c >= chunks) [[unlikely]] {
+      stream.c -= chunks;
+      ++stream.number;
+      enter(stream, memory, in, line, next);
       return;
     }
-    // A whole one of the same piece.
-    Place place = here;
+    Place place = here;  // of the same piece
     const i64 tokens = static_cast<i64>(step) * chunk;
     place.q += tokens * in.q.token;
     place.k += tokens * in.k.token;
@@ -255,21 +259,19 @@ struct Stream {
     place.v += tokens * in.v.token;
     place.beta += tokens * in.beta.token;
     place.token += step * chunk;
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
-      memory.c = c;
-      next = place;
-    }
-    __syncwarp();
+    if (stream.c + 1 == chunks) place.rows = static_cast<int>(stream.rest);
+    write(stream, memory, place, next);
   }
 
  private:
-  // The chunk `step` further, of this piece or a later one.
-  KDA_DEVICE static void enter(Stream& memory, const abi::Inputs& in, Line line, int step,
-                               Place& next) {
-    Stream stream = memory;
-    stream.c += step;
+  // A later piece's, from the stream's number on, so many chunks from that one's first.
+  KDA_DEVICE static void enter(Stream stream, Stream& memory, const abi::Inputs& in,
+                               const Line& line, Place& next) {
     const Place place = stream.find(in, line);
+    write(stream, memory, place, next);
+  }
+  KDA_DEVICE static void write(const Stream& stream, Stream& memory, const Place& place,
+                               Place& next) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
       memory = stream;
@@ -284,9 +286,14 @@ struct Stream {
       const Piece piece = line.piece(in, number);
       // Of head 0, whose constants are loaded where there is no chunk, too.
       if (piece.part >= Part::count(in)) return {};
-      chunks = piece.chunks;
-      if (c < chunks) {
-        const Part part(in, piece.part);
+      const Part part(in, piece.part);
+      const int all = part.chunks();
+      const int own = piece.chunks == Piece::all ? all : piece.chunks;
+      if (c < own) {
+        chunks = static_cast<unsigned>(own);
+        rest = piece.first + own == all
+                   ? static_cast<unsigned>(part.sequence.length() - (all - 1) * i64{chunk})
+                   : chunk;
         const Tile tile = tile_of(part.n, part.head, part.sequence.begin, part.sequence.length(),
                                   piece.first + c);
         constexpr int pair_columns = abi::fused::blocks * abi::fused::columns;
@@ -300,7 +307,7 @@ struct Stream {
                 static_cast<int>((shape.varlen ? tile.begin : 0) + tile.first),
                 shape.varlen ? 0 : tile.n};
       }
-      c -= chunks;
+      c -= own;
     }
   }
 };

@@ -38,9 +38,10 @@ struct Task {
       task.end = Slots<shape>::at(out, in, slots.own, part.head);
     }
     const i64 token = static_cast<i64>(piece.first) * chunk;
-    const i64 left = part.sequence.length() - token - static_cast<i64>(piece.chunks - 1) * chunk;
+    const int chunks = piece.chunks == Piece::all ? part.chunks() : piece.chunks;
+    const i64 left = part.sequence.length() - token - static_cast<i64>(chunks - 1) * chunk;
     task.first = piece.first;
-    task.chunks = piece.chunks;
+    task.chunks = chunks;
     task.rest = left < chunk ? static_cast<int>(left) : chunk;
     task.token = static_cast<int>((shape.varlen ? part.sequence.begin : 0) + token);
     task.n = part.n;

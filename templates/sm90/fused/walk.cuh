@@ -178,7 +178,7 @@ class Walk {
     wg::load_decay(decay, data + image.decay, tile::Lane(static_cast<u32>(thread_)));
     wg::decay_state(s, decay);
     if (!is_there) rows_.wait();
-    wg::load_values_transposed<Chain>(v, pair_.v() + own_rows());
+    wg::load_values_transposed<Chain>(v, rows_.values() + own_rows());
     wg::take_values<Chain>(r, v);
     rows_.have_read(thread_);
     wg::hold(r);

@@ -5,19 +5,21 @@
 
 #include "ptx/bulk.cuh"
 #include "ptx/stmatrix.cuh"
-#include "sm90/slabs/decays.cuh"
+#include "sm90/slabs/lengths.cuh"
+#include "sm90/slabs/piece.cuh"
 #include "tile/decay.cuh"
 
 namespace kda::slabs {
 
-struct Factors : Decays {
-  using Decays::Decays;
+struct Factors : Lengths {
+  using Lengths::Lengths;
+  using Gate = BoundedGate<k_steps>;
 
   // The warp's raw rows have landed, and the group has done with the last chunk's scores, beta
   // excepted; when free() returns, the image may be written.  Then Kd, Qd and the decay, visible to
   // the group (to the copy engine once make_writers() is through), and the scores.
   template <class Free>
-  KDA_DEVICE void make_rows(char* buffer, u32 address, const BoundedGate& gate, float inverse_depth,
+  KDA_DEVICE void make_rows(char* buffer, u32 address, const Gate& gate, float inverse_depth,
                             float scale, const Free& free) const {
     sum_squares();
     meet();
@@ -45,7 +47,7 @@ struct Factors : Decays {
   // turn must find room in the cache for instructions.  Kr of the first half goes to its end only
   // (Solve::to_end).
   template <class Free>
-  KDA_DEVICE void build(u32 address, const BoundedGate& gate, float inverse_depth, float scale,
+  KDA_DEVICE void build(u32 address, const Gate& gate, float inverse_depth, float scale,
                         const Free& free) const {
     const float k_units = unit_factor(0);
     const float q_units = unit_factor(1) * scale;
@@ -69,68 +71,42 @@ struct Factors : Decays {
       for (int ks = 0; ks < k_steps; ++ks) {
         Sums d;
         const u32 k_piece = piece(raw, half, ks);
-        accumulate(d, g_raw, gate, inverse_depth, ks);
+        accumulate(d, lane(), g_raw, gate, inverse_depth, ks);
         u32 k_raw[4];
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_piece);
         ptx::ldmatrix_x4(q_raw, k_piece - apart);
-        u32 k_rows[4], q_rows[4];  // from the half's start
-        u32 k_down[4];             // back to it
-        float2 k_in[4], q_in[4];   // k_rows and q_rows
-        float2 k_out[4];           // to its end
-        float2 up[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          up[i] = exp2_of(make_float2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]));
-        }
-        const float2 end[2] = {of_last(up[1]), of_last(up[3])};
+        Piece rows(lane(), d, k_raw, q_raw, k_unit, q_unit);
         if (lane().g == 7) {
-          put(whole_at(half, ks, 0), up[1]);
-          put(whole_at(half, ks, 1), up[3]);
+          put(whole_at(half, ks, 0), rows.whole[0]);
+          put(whole_at(half, ks, 1), rows.whole[1]);
         }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float2 down = exp2_of(make_float2(-d[i / 2][i % 2 * 2], -d[i / 2][i % 2 * 2 + 1]));
-          const float2 k = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
-          const float2 q = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
-          k_in[i] = times(k, up[i]);
-          q_in[i] = times(q, up[i]);
-          const float2 back = times(k, down);
-          k_down[i] = Bf16::pack(back.x, back.y);
-          k_out[i] = times(back, end[i / 2]);
-          k_rows[i] = Bf16::pack(k_in[i].x, k_in[i].y);
-          q_rows[i] = Bf16::pack(q_in[i].x, q_in[i].y);
-        }
-        multiply(now.kk, k_rows, k_down);
-        multiply(now.qk, q_rows, k_down);
+        multiply(now.kk, rows.k, rows.k_down);
+        multiply(now.qk, rows.q, rows.k_down);
         u32 kr[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) kr[i] = F16::pack(k_out[i].x, k_out[i].y);
+        for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
         const u32 k_after = piece(raw, 0, ks) + apart;
         ptx::ldmatrix_x4_trans(g_raw, next_piece(raw, half, ks) + apart);
         if (half == 0) {
           u32 after[4];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) after[i] = Bf16::pack(k_out[i].x, k_out[i].y);
+          for (int i = 0; i < 4; ++i) after[i] = Bf16::pack(rows.k_out[i].x, rows.k_out[i].y);
           ptx::stmatrix_x4(k_after, after);
           if (ks == 0) free();
         } else {
           u32 after[4];
           ptx::ldmatrix_x4(after, k_after);
-          multiply(kk_below, k_rows, after);
-          multiply(qk_below, q_rows, after);
+          multiply(kk_below, rows.k, after);
+          multiply(qk_below, rows.q, after);
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            const float2 before = *reinterpret_cast<const float2*>(whole_at(0, ks, i / 2));
-            const float2 k = times(k_in[i], before);
-            const float2 q = times(q_in[i], before);
-            k_rows[i] = Bf16::pack(k.x, k.y);
-            q_rows[i] = Bf16::pack(q.x, q.y);
+            rows.decay_rows(i, *reinterpret_cast<const float2*>(whole_at(0, ks, i / 2)));
           }
         }
         const u32 at = kd.at(half * half_tokens, ks * 16);
-        ptx::stmatrix_x4(at, k_rows);
-        ptx::stmatrix_x4(at + k_to_q, q_rows);
+        ptx::stmatrix_x4(at, rows.k);
+        ptx::stmatrix_x4(at + k_to_q, rows.q);
         ptx::stmatrix_x4(at + k_to_kr, kr);
       }
       __syncwarp();

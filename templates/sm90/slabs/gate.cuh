@@ -1,26 +1,29 @@
-// What a group takes of a chunk straight to registers: the gate's constants of the channels whose
+// What a warp takes of a chunk straight to registers: the gate's constants of the channels whose
 // log decays a lane finds, and beta.
 #pragma once
 
 #include "base/element.cuh"
-#include "sm90/factors/group.cuh"
+#include "ptx/load_if.cuh"
+#include "sm90/factors/sizes.cuh"
 #include "step/gate.cuh"
 
 namespace kda::slabs {
 
+// Bits of the raw g, minus infinity, that does not decay at all.
+constexpr u32 closed_gate = shape.gate_type == abi::DType::f16 ? 0xfc00 : 0xff80;
+
 // The bounded gate's log2 decays, times `scale` so that small ones are no subnormal f16:
 // lower_bound log2(e) / (1 + exp(-x)) as one reciprocal, which asks for a lower_bound that is not
-// 0.
+// 0.  steps: of 16 channels, a warp's.
+template <int steps>
 struct BoundedGate {
   static constexpr int scale = 4096;
-  // Bits of the raw g, minus infinity, that does not decay at all.
-  static constexpr u32 closed = shape.gate_type == abi::DType::f16 ? 0xfc00 : 0xff80;
 
   float slope;
-  float offset[k_steps][2];  // of channels lane / 4 and lane / 4 + 8 of each 16
+  float offset[steps][2];  // of channels lane / 4 and lane / 4 + 8 of each 16
 
-  // Of a head.
-  KDA_DEVICE void load(int thread, const abi::Inputs& in, int head) {
+  // Of a head; channel: the lane's first.
+  KDA_DEVICE void load(u32 channel, const abi::Inputs& in, int head) {
     slope = -step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e) *
             step::log2e;
     constexpr float least = 0x1p-126F;
@@ -28,12 +31,10 @@ struct BoundedGate {
     constexpr float steepest = 0x1p100F;
     if (slope > -least) slope = -least;        // so that it closes whatever A_log is
     if (slope < -steepest) slope = -steepest;  // and an infinite one would make NaN of no bias
-    const u32 own = static_cast<u32>(thread);
-    const u32 channel = own / 32 * slab + own % 32 / 4;
     const float* biases =
         in.dt_bias == nullptr ? nullptr : in.dt_bias + head * static_cast<i64>(keys) + channel;
 #pragma unroll
-    for (int ks = 0; ks < k_steps; ++ks) {
+    for (int ks = 0; ks < steps; ++ks) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float x = (biases == nullptr ? 0.0F : biases[ks * 16 + i * 8]) * slope;
@@ -48,7 +49,12 @@ struct BoundedGate {
 
   // Of a lane's channel in the first or second eight of a k step.
   KDA_DEVICE float offset_of(int ks, int i) const {
-    return k_steps == 1 || ks == 0 ? offset[0][i] : offset[k_steps - 1][i];
+    float x = offset[0][i];
+#pragma unroll
+    for (int k = 1; k < steps; ++k) {
+      if (ks == k) x = offset[k][i];
+    }
+    return x;
   }
   KDA_DEVICE float log_decay(float g, float offset, float inverse_depth) const {
     const float e = step::exp2f_approximate(fmaf(g, slope, offset));
@@ -56,12 +62,22 @@ struct BoundedGate {
   }
 };
 
-// beta of the token of the lane's number, of 32.
+// beta of the token of the lane's number, of 32: as it lies in memory, so that nothing waits for it
+// before its turn, and what it says.
+using Beta = storage<shape.beta_type>;
 template <class Place>
-KDA_DEVICE float write_strength(int lane, const abi::Inputs& in, const Place& place) {
-  if (lane >= place.rows) return 0.0F;
-  return step::write_strength<shape>(
-      load<shape.beta_type>(in.beta.data, place.beta_origin(in) + lane * in.beta.token));
+KDA_DEVICE Beta load_beta(u32 lane, const abi::Inputs& in, const Place& place) {
+  Beta raw = 0;
+  ptx::ld_global_if(
+      raw, static_cast<const Beta*>(in.beta.data) + place.beta_origin(in) + lane * in.beta.token,
+      static_cast<int>(lane) < place.rows);
+  return raw;
+}
+template <class Place>
+KDA_DEVICE float write_strength(u32 lane, Beta raw, const Place& place) {
+  return static_cast<int>(lane) < place.rows
+             ? step::write_strength<shape>(element<shape.beta_type>::to_float(raw))
+             : 0.0F;
 }
 
 }  // namespace kda::slabs

@@ -52,7 +52,7 @@ struct Load {
     if (ptx::elect()) ptx::mbarrier_arrive(barrier);
   }
 
-  // What does not exist becomes zeros in k and q, and no decay in g (BoundedGate::closed): the
+  // What does not exist becomes zeros in k and q, and no decay in g (closed_gate): the
   // engine brings the tokens that follow.
   KDA_DEVICE void finish(int rows) const {
     if (rows == chunk) [[likely]]
@@ -65,7 +65,7 @@ struct Load {
           row / half_tokens * Half::bytes + Half::at(row % half_tokens, i % row_units * 8);
       ptx::st_shared_u32x4(rows_of(scratch.k, warp) + at, make_uint4(0, 0, 0, 0));
       ptx::st_shared_u32x4(rows_of(scratch.q, warp) + at, make_uint4(0, 0, 0, 0));
-      constexpr u32 x = BoundedGate::closed | BoundedGate::closed << 16;
+      constexpr u32 x = closed_gate | closed_gate << 16;
       ptx::st_shared_u32x4(rows_of(scratch.g, warp) + at, make_uint4(x, x, x, x));
     }
     __syncwarp();

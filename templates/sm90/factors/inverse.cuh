@@ -1,0 +1,112 @@
+// M diag(beta) of a chunk, M = (I + L)^-1, L = strictly lower beta_i k_i k_j, step by step: forward
+// substitution in f32 in each 8 x 8 diagonal block, then the blocks below; and the products that
+// this and Ak and Aq are made of.
+#pragma once
+
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mma.cuh"
+#include "ptx/stmatrix.cuh"
+#include "sm90/factors/sizes.cuh"
+#include "tile/operand.cuh"
+
+namespace kda {
+
+// M diag(beta) of half the tokens.
+using Inverse = tile::Shared<abi::DType::f16, half_tokens, half_tokens>;
+
+constexpr int lower_block = 72;  // floats of a diagonal 8 x 8 block, so that blocks meet all banks
+
+// c += a b, 16 x 16 each, c as two tiles of 8 columns.
+KDA_DEVICE void multiply(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
+  const u32 b0[2] = {b[0], b[2]};
+  const u32 b1[2] = {b[1], b[3]};
+  ptx::mma_m16n8k16_bf16(c[0], a, b0);
+  ptx::mma_m16n8k16_bf16(c[1], a, b1);
+}
+KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
+  ptx::mma_m16n8k16_f16(c[0], a, b);
+  ptx::mma_m16n8k16_f16(c[1], a, b + 2);
+}
+
+KDA_DEVICE void store_rounded(u32 address, const float (&c)[2][4]) {
+  const u32 r[4] = {Bf16::pack(c[0][0], c[0][1]), Bf16::pack(c[0][2], c[0][3]),
+                    Bf16::pack(c[1][0], c[1][1]), Bf16::pack(c[1][2], c[1][3])};
+  ptx::stmatrix_x4(address, r);
+}
+
+// Two tiles of 8 columns as an f16 A operand.
+KDA_DEVICE uint4 operand(float4 left, float4 right) {
+  return make_uint4(F16::pack(left.x, left.y), F16::pack(left.z, left.w),
+                    F16::pack(right.x, right.y), F16::pack(right.z, right.w));
+}
+KDA_DEVICE float4 minus(float4 x) { return make_float4(-x.x, -x.y, -x.z, -x.w); }
+
+// Of the diagonal block of q k of a half, lower and diagonal.
+KDA_DEVICE uint4 diagonal_operand(const tile::Lane& lane, float4 left, float2 right) {
+  const int c = 2 * lane.t;
+  if (c > lane.g) left.x = 0.0F;
+  if (c + 1 > lane.g) left.y = 0.0F;
+  return operand(
+      left, make_float4(0.0F, 0.0F, c > lane.g ? 0.0F : right.x, c + 1 > lane.g ? 0.0F : right.y));
+}
+
+// A column of the inverse of an 8 x 8 block, of which lower has [column * 8 + row].
+KDA_DEVICE void substitute(float (&x)[8], const float* lower, int column) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] = i == column ? 1.0F : 0.0F;
+#pragma unroll
+  for (int j = 0; j < 7; ++j) {  // x[j] is final: take it out of the rows below
+#pragma unroll
+    for (int at = (j + 1) / 4 * 4; at < 8; at += 4) {
+      const float4 f = *reinterpret_cast<const float4*>(lower + j * 8 + at);
+      const float parts[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (at + e > j) x[at + e] -= parts[e] * x[j];
+      }
+    }
+  }
+}
+
+// The lower left 8 x 8 of a half's, given the diagonal ones and k k there as an operand.
+KDA_DEVICE void invert_lower(const Inverse& m, const tile::Lane& lane, u32 kk) {
+  const auto at = [&](int row, int col) -> u32& { return m.pair(row + lane.g, col + 2 * lane.t); };
+  float c[4] = {};
+  ptx::mma_m16n8k8_f16(c, ptx::movmatrix_trans(at(0, 0)), 0, kk);
+  float d[4] = {};
+  ptx::mma_m16n8k8_f16(d, F16::pack(c[0], c[1]), 0, at(8, 8));
+  at(8, 0) = ptx::movmatrix_trans(F16::pack(-d[0], -d[1]));
+}
+
+// The block below the halves, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)),
+// transposed, as an f16 A operand; kk is minus the transpose of kk21.  first, second: this lane's
+// row of the halves' inverses, as ldmatrix wants them for transposed A operands.
+KDA_DEVICE uint4 invert_below(u32 first, u32 second, uint4 kk) {
+  u32 m11[4];
+  u32 m22[4];
+  ptx::ldmatrix_x4_trans(m11, first);
+  ptx::ldmatrix_x4(m22, second);
+  const u32 minus_kk[4] = {kk.x, kk.y, kk.z, kk.w};
+  float x[2][4] = {};
+  multiply_f16(x, m11, minus_kk);
+  const u32 a[4] = {F16::pack(x[0][0], x[0][1]), F16::pack(x[0][2], x[0][3]),
+                    F16::pack(x[1][0], x[1][1]), F16::pack(x[1][2], x[1][3])};
+  float y[2][4] = {};
+  multiply_f16(y, a, m22);
+  return make_uint4(F16::pack(y[0][0], y[0][1]), F16::pack(y[0][2], y[0][3]),
+                    F16::pack(y[1][0], y[1][1]), F16::pack(y[1][2], y[1][3]));
+}
+
+// From the first half's end to the chunk's: decay over the second of this lane's channels.
+KDA_DEVICE void decay_columns(float (&c)[2][4], const float* decay) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float2 d = *reinterpret_cast<const float2*>(decay + i * 8);
+    c[i][0] *= d.x;
+    c[i][1] *= d.y;
+    c[i][2] *= d.x;
+    c[i][3] *= d.y;
+  }
+}
+
+}  // namespace kda

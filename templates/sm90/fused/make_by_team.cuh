@@ -1,0 +1,115 @@
+// A chunk's factors by a team of two warps (sm90/teams).  The first half's raw q, k and g wait in
+// memory of the team's own while the factors of the chunk before may still be read; the second
+// half's come to where its factors will stand, once they may be written.
+#pragma once
+
+#include "sm90/fused/maker.cuh"
+#include "sm90/teams/solve.cuh"
+
+namespace kda::fused {
+
+class ByTeam : teams::Solve {
+  using Gate = teams::Gate;
+
+  // What a team remembers from chunk to chunk, among the block's notes.
+  struct Notes {
+    Memory line;
+    float beta[chunk];
+  };
+  static_assert(sizeof(Notes) <= abi::fused::notes_bytes);
+
+ public:
+  using Team::threads;
+
+  KDA_DEVICE ByTeam(char* shared, int thread) : Solve(shared, thread, nullptr) {
+    notes_ = reinterpret_cast<Notes*>(shared + layout.notes) + number;
+    beta = notes_->beta;
+  }
+
+  // All chunks of the team's.
+  KDA_DEVICE void make(const Pair& pair, const abi::fused::Args& args, const Line& line) {
+    Memory& memory = notes_->line;
+    if (warp == 0) {
+      const int first = abi::fused::blocks * number + static_cast<int>(Pair::rank());
+      Stream::begin(memory.stream, args.in, line, first, memory.places[0]);
+      if (own == 0) memory.number = number;
+    } else {
+      clear_aq();
+    }
+    meet();
+    const Place& first = memory.places[0];
+    Gate gate;
+    gate.load(channel(), args.in, first.head);
+    if (warp == 1)
+      notes_->beta[own] = slabs::write_strength(own, slabs::load_beta(own, args.in, first), first);
+    load(pair).start(raw(0), args.raw, first, 0);
+    if (!args.raw.present) load(pair).by_hand(raw(0), args.in, first, 0);
+    u32 round = 0;
+#pragma unroll 1
+    while (memory.places[round].rows != 0) {
+      make_one(pair, args, line, gate, round);
+      round ^= 1;
+    }
+  }
+
+ private:
+  KDA_DEVICE u32 channel() const { return warp * teams::wide + own / 4; }
+  KDA_DEVICE teams::Load load(const Pair& pair) const { return {*this, pair.landed(number)}; }
+
+  // The chunk at hand, and the place of the next.
+  KDA_DEVICE void make_one(const Pair& pair, const abi::fused::Args& args, const Line& line,
+                           Gate& gate, u32 round) {
+    const abi::Inputs& in = args.in;
+    Memory& memory = notes_->line;
+    const Place& here = memory.places[round];
+    Place& next = memory.places[round ^ 1];
+    teams::Scores kk, qk;
+    ptx::mbarrier_wait(pair.made(number), round ^ 1);  // both have done with the chunk before
+    if (!args.raw.present) [[unlikely]] {
+      ptx::mbarrier_wait(pair.landed(number), 0);  // the halves' arrivals are not to be mixed
+      ptx::mbarrier_wait(pair.taken(number), round ^ 1);
+      load(pair).by_hand(raw(1), in, here, 1);
+    }
+    make_rows(
+        kk, qk, gate, Gate::inverse_depth(in.lower_bound), in.scale,
+        [&](int half) {
+          ptx::mbarrier_wait(pair.landed(number), half);
+          load(pair).finish(raw(half), here.rows, half);
+        },
+        [&] {
+          ptx::mbarrier_wait(pair.taken(number), round ^ 1);
+          load(pair).start(raw(1), args.raw, here, 1);
+        });
+    slabs::Beta next_beta = 0;  // when nobody reads this one's any more
+    make_writers(
+        kk, qk,
+        [&] {
+          if (own == 0) pair.push_rows(number, memory.number, round);
+          __syncwarp();
+          Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
+          next_beta = slabs::load_beta(own, in, next);
+          prefetch_tile(in, next);
+          prefetch_values(static_cast<int>(own), in, next);
+        },
+        [&] {
+          if (warp == 1) notes_->beta[own] = slabs::write_strength(own, next_beta, next);
+          if (next.head != here.head) [[unlikely]]
+            gate.load(channel(), in, next.head);
+          load(pair).start(raw(0), args.raw, next, 0);
+        });
+    ptx::mbarrier_arrive(pair.made(number));
+    if (warp == 0) {  // the other goes on
+      if (own == 0) {
+        pair.push_writers(number, memory.number, round);
+        memory.number += groups;
+      }
+      __syncwarp();
+    }
+    if (!args.raw.present) [[unlikely]]
+      load(pair).by_hand(raw(0), in, next, 0);
+  }
+
+  Notes* notes_;
+};
+
+}  // namespace kda::fused

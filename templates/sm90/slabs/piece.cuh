@@ -1,0 +1,109 @@
+// Half the tokens and 16 channels, in the registers where the scores' products want them: decays as
+// log2 sums D from the half's start, and the rows of k and q decayed by them.
+//
+// D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  That
+// rounds L to 2^-12 of itself, where g has had 2^-9; sums and differences of D are then exact to
+// f32.
+//
+// Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as exp2(-D) is in
+// range; the block below the two halves takes k from the end of the first and to the start of the
+// second, both factors at most 1.
+#pragma once
+
+#include "ptx/mma.cuh"
+#include "sm90/slabs/gate.cuh"
+#include "tile/operand.cuh"
+
+namespace kda::slabs {
+
+// g has 16 bits; where it has not, none of this is used.
+using Gate16 = element<shape.gate_type == abi::DType::f16 ? abi::DType::f16 : abi::DType::bf16>;
+
+// D: columns 0-7 and 8-15, as C tiles.
+using Sums = float[2][4];
+
+// Of a piece of raw g, its k step's.
+template <int steps>
+KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4],
+                           const BoundedGate<steps>& gate, float inverse_depth, int ks) {
+  constexpr u32 one = 0x0c00;  // 2^-12, as L comes times 2^12
+  constexpr u32 ones = one | one << 16;
+  static_assert(BoundedGate<steps>::scale == 4096);
+  const u32 corner = 2 * lane.t + 1 <= lane.g ? ones : (2 * lane.t <= lane.g ? one : 0);
+  const u32 triangle[4] = {corner, ones, 0, corner};
+  float l[2][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 g = Gate16::unpack(raw[i]);
+    const float offset = gate.offset_of(ks, i / 2);
+    l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, inverse_depth);
+    l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, inverse_depth);
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0.0F;
+    const u32 b[2] = {F16::pack(l[i][0], l[i][1]), F16::pack(l[i][2], l[i][3])};
+    ptx::mma_m16n8k16_f16(d[i], triangle, b);
+  }
+}
+
+// The rows, a lane's two elements of the tokens lane / 4 and lane / 4 + 8 and either eight
+// channels.
+class Piece {
+ public:
+  u32 k[4], q[4];   // from the half's start, as operands
+  u32 k_down[4];    // back to it
+  float2 k_out[4];  // k to its end
+  float2 whole[2];  // decay over the half, where the lane has its last token
+
+  // Of raw rows; k_unit and q_unit make those of the two tokens of length one.
+  KDA_DEVICE Piece(const tile::Lane& lane, const Sums& d, const u32 (&k_raw)[4],
+                   const u32 (&q_raw)[4], const float (&k_unit)[2], const float (&q_unit)[2]) {
+    float2 up[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      up[i] = exp2_of(make_float2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]));
+    }
+    whole[0] = up[1];
+    whole[1] = up[3];
+    const float2 end[2] = {of_last(lane, up[1]), of_last(lane, up[3])};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 down = exp2_of(make_float2(-d[i / 2][i % 2 * 2], -d[i / 2][i % 2 * 2 + 1]));
+      const float2 k_here = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
+      const float2 q_here = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
+      k_in_[i] = times(k_here, up[i]);
+      q_in_[i] = times(q_here, up[i]);
+      const float2 back = times(k_here, down);
+      k_down[i] = Bf16::pack(back.x, back.y);
+      k_out[i] = times(back, end[i / 2]);
+      k[i] = Bf16::pack(k_in_[i].x, k_in_[i].y);
+      q[i] = Bf16::pack(q_in_[i].x, q_in_[i].y);
+    }
+  }
+
+  // From the chunk's start, given the decay before the half of the lane's channels.
+  KDA_DEVICE void decay_rows(int i, float2 before) {
+    const float2 k_chunk = times(k_in_[i], before);
+    const float2 q_chunk = times(q_in_[i], before);
+    k[i] = Bf16::pack(k_chunk.x, k_chunk.y);
+    q[i] = Bf16::pack(q_chunk.x, q_chunk.y);
+  }
+
+ private:
+  static KDA_DEVICE float2 exp2_of(float2 x) {
+    return make_float2(step::exp2f_approximate(x.x), step::exp2f_approximate(x.y));
+  }
+  static KDA_DEVICE float2 times(float2 x, float2 y) { return make_float2(x.x * y.x, x.y * y.y); }
+  static KDA_DEVICE float2 times(float2 x, float y) { return make_float2(x.x * y, x.y * y); }
+
+  // A lane's channels of the half's last token, of what each has of its second eight tokens.
+  static KDA_DEVICE float2 of_last(const tile::Lane& lane, float2 x) {
+    const int from = 28 + static_cast<int>(lane.t);
+    return make_float2(__shfl_sync(0xffffffffU, x.x, from), __shfl_sync(0xffffffffU, x.y, from));
+  }
+
+  float2 k_in_[4], q_in_[4];
+};
+
+}  // namespace kda::slabs

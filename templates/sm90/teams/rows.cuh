@@ -1,0 +1,203 @@
+// Kd, Qd and Kr of a chunk and the scores between its tokens.  Qd, and so Aq, come times a scale.
+#pragma once
+
+#include "ptx/stmatrix.cuh"
+#include "sm90/factors/inverse.cuh"
+#include "sm90/slabs/piece.cuh"
+#include "sm90/teams/load.cuh"
+#include "tile/decay.cuh"
+
+namespace kda::teams {
+
+// Pieces in a turn of the loop over a warp's k steps: in packs what is hot is larger than the cache
+// for instructions by two.
+constexpr int unroll = shape.varlen ? 1 : 2;
+
+using Gate = slabs::BoundedGate<steps>;
+
+// A warp's share of the scores of k and k, or of q and k.
+struct Scores {
+  float half[2][2][4];  // within each: columns 0-7 and 8-15
+  float below[2][4];    // of the second half with the first
+};
+
+struct Rows : Team {
+  using Team::Team;
+
+  // The warp's raw rows of a half have landed when landed(half) returns; when free() returns, the
+  // image may be written.  Then Kd, Qd and Kr of the warp's channels are in the image, those of the
+  // first half's Kr to its end only (Solve::to_end), and the decay of all.
+  template <class Landed, class Free>
+  KDA_DEVICE void make_rows(Scores& kk, Scores& qk, const Gate& gate, float inverse_depth,
+                            float scale, const Landed& landed, const Free& free) const {
+    const Raw first = raw(0);
+    const Raw second = raw(1);
+    u32 k = first.k + row_in<Half>();
+    u32 q = first.q + row_in<Half>();
+    u32 g = first.g + row_in<Half>();
+    u32 kd = address() + image.kd + row_in<Factor>();
+    const u32 k_after = k;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) kk.below[i][e] = qk.below[i][e] = 0.0F;
+    }
+    // One text for both: what all teams and a walk have in turn must find room in the cache for
+    // instructions.
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      landed(half);
+      sum_squares(half, k, q);
+      meet();
+      Units units;
+      units.take(*this, half, scale);
+      clear(kk, qk);
+      u32 g_raw[4];  // of the piece to come
+      ptx::ldmatrix_x4_trans(g_raw, g);
+#pragma unroll unroll
+      for (int ks = 0; ks < steps; ++ks) {
+        const u32 step = ks * 32;
+        make_piece(kk, qk, half, ks, g_raw, {k ^ step, q ^ step, g ^ (ks + 1) % steps * 32, 0},
+                   kd ^ step, k_after ^ step, gate, inverse_depth, units, free);
+      }
+      k = second.k + row_in<Factor>();
+      q = second.q + row_in<Factor>();
+      g = second.g + row_in<Factor>();
+      kd = k;
+    }
+    __syncwarp();
+    float* const decay = first_whole();
+    float product[wide / 32];
+#pragma unroll
+    for (int i = 0; i < wide / 32; ++i) {
+      const int channel = warp * wide + i * 32 + static_cast<int>(own);
+      product[i] = decay[channel] * scratch().whole[channel];
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < wide / 32; ++i) {
+      decay[tile::decay_place(warp * wide + i * 32 + static_cast<int>(own))] = product[i];
+    }
+  }
+
+  // Where a half's raw rows come to.
+  KDA_DEVICE Raw raw(int half) const {
+    if (half == 0) {
+      return {ptx::shared_address(scratch().k), ptx::shared_address(scratch().q),
+              ptx::shared_address(scratch().g), Half::panel_bytes};
+    }
+    const u32 k = address() + image.kd + half_tokens * Factor::row_bytes;
+    return {k, k + k_to_q, k + k_to_kr, Factor::panel_bytes};
+  }
+
+ private:
+  // The second half's scores begin; those before are the first one's.
+  static KDA_DEVICE void clear(Scores& kk, Scores& qk) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        kk.half[0][i][e] = kk.half[1][i][e];
+        qk.half[0][i][e] = qk.half[1][i][e];
+        kk.half[1][i][e] = qk.half[1][i][e] = 0.0F;
+      }
+    }
+  }
+
+  // The warp's share of the squares: the diagonals of k k^T and q q^T.
+  KDA_DEVICE void sum_squares(int half, u32 k, u32 q) const {
+    float low[2][4] = {};
+    float high[2][4] = {};
+#pragma unroll
+    for (int ks = 0; ks < steps; ++ks) {
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        u32 a[4];
+        ptx::ldmatrix_x4(a, (which == 0 ? k : q) ^ ks * 32);
+        const u32 b0[2] = {a[0], a[2]};
+        const u32 b1[2] = {a[1], a[3]};
+        ptx::mma_m16n8k16_bf16(low[which], a, b0);
+        ptx::mma_m16n8k16_bf16(high[which], a, b1);
+      }
+    }
+    const tile::Lane lane = this->lane();
+    if (lane.t == lane.g / 2) {
+      const bool odd = lane.g % 2 != 0;
+      float2(&to)[half_tokens][warps] = scratch().squares[half];
+      to[lane.g][warp] = make_float2(odd ? low[0][1] : low[0][0], odd ? low[1][1] : low[1][0]);
+      to[lane.g + 8][warp] =
+          make_float2(odd ? high[0][3] : high[0][2], odd ? high[1][3] : high[1][2]);
+    }
+  }
+  // What makes the lengths of a lane's rows one; q's come times the scale.
+  struct Units {
+    float k[2], q[2];
+
+    KDA_DEVICE void take(const Rows& rows, int half, float scale) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float4 x =
+            *reinterpret_cast<const float4*>(rows.scratch().squares[half][i * 8 + rows.lane().g]);
+        k[i] = unit_factor(x.x + x.z);
+        q[i] = unit_factor(x.y + x.w) * scale;
+      }
+    }
+    static KDA_DEVICE float unit_factor(float squares) {
+      float r;
+      asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(squares + 1e-6F));
+      return r;
+    }
+  };
+
+  // Decay over the first half, where the chunk's will stand; and over a half, of the first or
+  // second eight channels of a k step a lane's two.
+  KDA_DEVICE float* first_whole() const { return reinterpret_cast<float*>(memory + image.decay); }
+  KDA_DEVICE float2* whole_at(int half, int ks, int i) const {
+    float* const whole = half == 0 ? first_whole() : scratch().whole;
+    return reinterpret_cast<float2*>(&whole[warp * wide + ks * 16 + i * 8 + 2 * lane().t]);
+  }
+
+  // A half's tokens and 16 channels.  g_raw: of g, then the next piece's; raw: this lane's row of k
+  // and q, and of the next piece of g; kd: of Kd; k_after: of k to the first half's end.
+  template <class Free>
+  KDA_DEVICE void make_piece(Scores& kk, Scores& qk, int half, int ks, u32 (&g_raw)[4],
+                             const Raw& raw, u32 kd, u32 k_after, const Gate& gate,
+                             float inverse_depth, const Units& units, const Free& free) const {
+    slabs::Sums d;
+    slabs::accumulate(d, lane(), g_raw, gate, inverse_depth, ks);
+    u32 k_raw[4];
+    u32 q_raw[4];
+    ptx::ldmatrix_x4(k_raw, raw.k);
+    ptx::ldmatrix_x4(q_raw, raw.q);
+    ptx::ldmatrix_x4_trans(g_raw, raw.g);
+    slabs::Piece rows(lane(), d, k_raw, q_raw, units.k, units.q);
+    multiply(kk.half[1], rows.k, rows.k_down);
+    multiply(qk.half[1], rows.q, rows.k_down);
+    u32 kr[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
+    if (half == 0) {
+      u32 after[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) after[i] = Bf16::pack(rows.k_out[i].x, rows.k_out[i].y);
+      ptx::stmatrix_x4(k_after, after);
+      if (ks == 0) free();
+    } else {
+      u32 after[4];
+      ptx::ldmatrix_x4(after, k_after);
+      multiply(kk.below, rows.k, after);
+      multiply(qk.below, rows.q, after);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) rows.decay_rows(i, *whole_at(0, ks, i / 2));
+    }
+    if (lane().g == 7) {
+      *whole_at(half, ks, 0) = rows.whole[0];
+      *whole_at(half, ks, 1) = rows.whole[1];
+    }
+    ptx::stmatrix_x4(kd, rows.k);
+    ptx::stmatrix_x4(kd + k_to_q, rows.q);
+    ptx::stmatrix_x4(kd + k_to_kr, kr);
+  }
+};
+
+}  // namespace kda::teams

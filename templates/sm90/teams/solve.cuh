@@ -1,0 +1,217 @@
+// From a chunk's scores to Ak and Aq: the warps' shares are summed, M diag(beta) found by forward
+// substitution, and both products with it formed.
+#pragma once
+
+#include "sm90/teams/rows.cuh"
+
+namespace kda::teams {
+
+struct Solve : Rows {
+  // beta of the chunk's tokens stands behind the team's memory of the line
+  // (fused/make_by_team.cuh).
+  const float* beta;
+
+  KDA_DEVICE Solve(char* shared, int thread, const float* betas)
+      : Rows(shared, thread), beta(betas) {}
+
+  // f16 A operands: q k of the first half, the second, and the block below.
+  using Queries = uint4[3];
+
+  // Of a chunk whose rows are made: Ak in place of Kr, and Aq.  One warp solves; the other one does
+  // something else meanwhile; then both after_solve, when raw rows of the first half may come.
+  template <class Meanwhile, class AfterSolve>
+  KDA_DEVICE void make_writers(const Scores& kk, const Scores& qk, const Meanwhile& meanwhile,
+                               const AfterSolve& after_solve) const {
+    if (warp == 0) {
+      send(scratch().qk, qk);
+    } else {
+      send(scratch().kk, kk);
+    }
+    ptx::fence_async_proxy();  // rows may be taken from now on
+    meet();
+    Queries q;
+    uint4 lower;
+    if (warp == 0) {
+      const uint4 minus_kk = minus_transposed(kk);  // before invert() takes its place
+      invert(kk);
+      lower = invert_below(across(0), across(1), minus_kk);
+      below() = lower;
+    } else {
+      take(q, qk);
+      meanwhile();
+    }
+    meet();
+    after_solve();
+    if (warp == 1) lower = below();
+    write_ak(lower);
+    if (warp == 1) write_aq(q, lower);
+    ptx::fence_async_proxy();
+  }
+
+  // What Aq has above its diagonal block, once for all chunks.
+  KDA_DEVICE void clear_aq() const {
+    const u32 to = address() + image.aq + Square::at(own % 16, 16 + own / 16 * 8);
+    ptx::st_shared_u32x4(to, make_uint4(0, 0, 0, 0));
+  }
+
+ private:
+  // What one warp tells the other of the inverse, where that will write Aq's lower blocks.
+  KDA_DEVICE uint4& below() const {
+    return reinterpret_cast<uint4*>(memory + image.aq + half_tokens * Square::row_bytes)[own];
+  }
+
+  static KDA_DEVICE float4 four(const float (&c)[4]) { return make_float4(c[0], c[1], c[2], c[3]); }
+
+  KDA_DEVICE void send(Share& to, const Scores& x) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      to.left[half][own] = four(x.half[half][0]);
+      to.right[half][own] = make_float2(x.half[half][1][2], x.half[half][1][3]);
+      to.below[half][own] = four(x.below[half]);
+    }
+  }
+
+  // The warp's own share and the other's.
+  static KDA_DEVICE float4 plus(const float (&c)[4], float4 y) {
+    return make_float4(c[0] + y.x, c[1] + y.y, c[2] + y.z, c[3] + y.w);
+  }
+  static KDA_DEVICE float2 plus_right(const float (&c)[4], float2 y) {
+    return make_float2(c[2] + y.x, c[3] + y.y);
+  }
+
+  // q k, lower and diagonal.
+  KDA_DEVICE void take(Queries& q, const Scores& qk) const {
+    const Share& other = scratch().qk;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      q[half] = diagonal_operand(lane(), plus(qk.half[half][0], other.left[half][own]),
+                                 plus_right(qk.half[half][1], other.right[half][own]));
+    }
+    q[2] = operand(plus(qk.below[0], other.below[0][own]), plus(qk.below[1], other.below[1][own]));
+  }
+
+  // What invert_below() takes of k k: minus the transpose of the block below.
+  KDA_DEVICE uint4 minus_transposed(const Scores& kk) const {
+    const Share& other = scratch().kk;
+    const float4 x = plus(kk.below[0], other.below[0][own]);
+    const float4 y = plus(kk.below[1], other.below[1][own]);
+    const uint4 m = operand(minus(x), minus(y));
+    return make_uint4(m.x, m.z, m.y, m.w);
+  }
+
+  KDA_DEVICE Inverse inverse(int half) const { return Inverse(scratch().inverse[half]); }
+
+  // M diag(beta) of both halves; one warp, a lane a column.
+  KDA_DEVICE void invert(const Scores& kk) const {
+    const tile::Lane lane = this->lane();
+    const Share& other = scratch().kk;
+    float4 left[2];
+    float2 right[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      left[half] = plus(kk.half[half][0], other.left[half][own]);
+      right[half] = plus_right(kk.half[half][1], other.right[half][own]);
+    }
+    u32 kk_lower[2];
+    const int at = 2 * lane.t * 8 + lane.g;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float beta0 = beta[half * half_tokens + lane.g];
+      const float beta1 = beta[half * half_tokens + lane.g + 8];
+      float* first = scratch().lowers[2 * half] + at;
+      first[0] = left[half].x * beta0;
+      first[8] = left[half].y * beta0;
+      float* second = scratch().lowers[2 * half + 1] + at;
+      second[0] = right[half].x * beta1;
+      second[8] = right[half].y * beta1;
+      kk_lower[half] = F16::pack(left[half].z, left[half].w);
+    }
+    __syncwarp();
+    const u32 block = own / 8;
+    const u32 column = own % 8;
+    float x[8];
+    substitute(x, scratch().lowers[block], static_cast<int>(column));
+    const Inverse own_half = inverse(static_cast<int>(block / 2));
+    const u32 first = block % 2 * 8;
+    const float strength = beta[own];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      own_half(first + i, first + column) = F16::from_float(x[i] * strength);
+    if (own < 16) {
+      *reinterpret_cast<uint4*>(&inverse(static_cast<int>(own / 8))(own % 8, 8)) =
+          make_uint4(0, 0, 0, 0);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) invert_lower(inverse(half), lane, kk_lower[half]);
+    __syncwarp();
+  }
+
+  // Address of this lane's row of a half's inverse: across() for its transpose as an A operand (or
+  // itself as B[n, k]), along() for itself as B[k, n].
+  KDA_DEVICE u32 across(int half) const {
+    return inverse(half).address(own / 16 * 8 + own % 8, own / 8 % 2 * 8);
+  }
+  KDA_DEVICE u32 along(int half) const { return inverse(half).address(own % 16, own / 16 * 8); }
+
+  // Ak[m, channel] = beta_m sum_i M[i, m] Kr[i, channel], in place of Kr, the warp's channels.  Kr
+  // of the first half goes to the half's end.
+  KDA_DEVICE void write_ak(uint4 packed) const {
+    const u32 at = address() + image.ak + row_in<Factor>();
+    const u32 further = half_tokens * Factor::row_bytes;
+    u32 first[4];
+    u32 second[4];
+    ptx::ldmatrix_x4_trans(first, across(0));
+    ptx::ldmatrix_x4_trans(second, across(1));
+    const u32 lower[4] = {packed.x, packed.y, packed.z, packed.w};
+    u32 kr[2][steps][4];
+    float low[steps][2][4] = {};
+    float high[steps][2][4] = {};
+#pragma unroll
+    for (int ks = 0; ks < steps; ++ks) {
+      ptx::ldmatrix_x4_trans(kr[0][ks], at ^ ks * 32);
+      ptx::ldmatrix_x4_trans(kr[1][ks], (at ^ ks * 32) + further);
+    }
+#pragma unroll
+    for (int ks = 0; ks < steps; ++ks) multiply_f16(low[ks], first, kr[0][ks]);
+#pragma unroll
+    for (int ks = 0; ks < steps; ++ks) {
+      decay_columns(low[ks], &scratch().whole[warp * wide + ks * 16 + 2 * lane().t]);
+      multiply_f16(high[ks], second, kr[1][ks]);
+    }
+#pragma unroll
+    for (int ks = 0; ks < steps; ++ks) {
+      multiply_f16(low[ks], lower, kr[1][ks]);
+      store_rounded((at ^ ks * 32) + further, high[ks]);
+    }
+#pragma unroll
+    for (int ks = 0; ks < steps; ++ks) store_rounded(at ^ ks * 32, low[ks]);
+  }
+
+  // Aq[i, m] = beta_m sum_j qk[i, j] M[j, m]; one warp.
+  KDA_DEVICE void write_aq(const Queries& q, uint4 m) const {
+    const auto block = [&](u32 row, u32 column) {
+      return address() + image.aq + Square::at(row + own % 16, column + own / 16 * 8);
+    };
+    u32 first[4];
+    u32 second[4];
+    ptx::ldmatrix_x4_trans(first, along(0));
+    ptx::ldmatrix_x4_trans(second, along(1));
+    const u32 lower[4] = {m.x, m.z, m.y, m.w};
+    const u32 a[3][4] = {{q[0].x, q[0].y, q[0].z, q[0].w},
+                         {q[1].x, q[1].y, q[1].z, q[1].w},
+                         {q[2].x, q[2].y, q[2].z, q[2].w}};
+    float upper_block[2][4] = {};
+    float lower_block[2][4] = {};
+    float diagonal[2][4] = {};
+    multiply_f16(upper_block, a[0], first);
+    multiply_f16(lower_block, a[2], first);
+    multiply_f16(diagonal, a[1], second);
+    multiply_f16(lower_block, a[1], lower);
+    store_rounded(block(0, 0), upper_block);
+    store_rounded(block(16, 16), diagonal);
+    store_rounded(block(16, 0), lower_block);
+  }
+};
+
+}  // namespace kda::teams
