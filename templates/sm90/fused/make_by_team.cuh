@@ -66,14 +66,13 @@ class ByTeam : teams::Solve {
     teams::Scores kk, qk;
     ptx::mbarrier_wait(pair.made(number), round ^ 1);  // both have done with the chunk before
     if (!args.raw.present) [[unlikely]] {
-      ptx::mbarrier_wait(pair.landed(number), 0);  // the halves' arrivals are not to be mixed
       ptx::mbarrier_wait(pair.taken(number), round ^ 1);
       load(pair).by_hand(raw(1), in, here, 1);
     }
     make_rows(
         kk, qk, gate, Gate::inverse_depth(in.lower_bound), in.scale,
         [&](int half) {
-          ptx::mbarrier_wait(pair.landed(number), half);
+          load(pair).wait(args.raw, half);
           load(pair).finish(raw(half), here.rows, half);
         },
         [&] {

@@ -52,7 +52,14 @@ struct Load {
     }
   }
 
-  // Else, some time after start() was called.
+  // Until the team's rows are there.  A chunk has the barrier's next two phases, one a half, so the
+  // second half's arrivals come when the first one's have been waited for.
+  KDA_DEVICE void wait(const abi::factors::RawMaps& maps, int half) const {
+    if (half == 1 && !maps.present && ptx::elect()) ptx::mbarrier_arrive(barrier);
+    ptx::mbarrier_wait(barrier, static_cast<u32>(half));
+  }
+
+  // Where the engine does not take them, some time after start() was called.
   template <class Place>
   KDA_DEVICE void by_hand(const Raw& to, const abi::Inputs& in, const Place& place,
                           int half) const {
@@ -62,7 +69,7 @@ struct Load {
     load_elements(to.q, to.panel, in.q, place.q_origin(in) + tokens * in.q.token, rows);
     load_elements(to.g, to.panel, in.g, place.g_origin(in) + tokens * in.g.token, rows);
     __syncwarp();
-    if (ptx::elect()) ptx::mbarrier_arrive(barrier);
+    if (half == 0 && ptx::elect()) ptx::mbarrier_arrive(barrier);
   }
 
   // What does not exist becomes zeros in k and q, and no decay in g (slabs::closed_gate): the
