@@ -15,6 +15,8 @@ std::vector<Trial> whole() {
     out.push_back(trial(all_types(type) + "H=1 HV=1 K=256 V=16 gate=softplus", {40}));
     out.push_back(trial(all_types(type) + "H=1 HV=1 K=128 V=128 gate=log_decay h0=0", {66}));
   }
+  // As many chunks as all groups of a pair of blocks have in two rounds.
+  out.push_back(trial("K=128 V=128 H=1 HV=1", {600}));
   return out;
 }
 
@@ -33,6 +35,9 @@ std::vector<Trial> placed() {
     one.misaligned_o = 1;
     out.push_back(one);
   }
+  Trial two_rounds = trial("K=64 V=128 H=1 HV=1", {600});
+  two_rounds.misaligned = 1;
+  out.push_back(two_rounds);
   return out;
 }
 
@@ -43,7 +48,7 @@ std::vector<Variant> variants() {
   out.push_back({"chunk_wgmma", "stages_at_once=2"});
   for (const char* tuning : {"segment=1", "segment=2 warpgroups=1"})
     out.push_back({"segments", tuning});
-  out.push_back({"fused", "groups=2"});
+  for (const char* tuning : {"groups=2", "groups=3"}) out.push_back({"fused", tuning});
   for (const char* tuning : {"short_tokens=8", "short_tokens=8 stages_at_once=2"})
     out.push_back({"chunk_wgmma", tuning});
   return out;

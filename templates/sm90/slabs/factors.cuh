@@ -45,7 +45,7 @@ struct Factors : Lengths {
 
   // The warp's slab.  One text for both halves and k steps: what three groups and a walk have in
   // turn must find room in the cache for instructions.  Kr of the first half goes to its end only
-  // (Solve::to_end).
+  // (decay_columns).
   template <class Free>
   KDA_DEVICE void build(u32 address, const Gate& gate, float inverse_depth, float scale,
                         const Free& free) const {

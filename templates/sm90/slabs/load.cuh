@@ -19,8 +19,6 @@ KDA_DEVICE u32 rows_of(const Areas& areas, u32 warp) {
 }
 
 struct Load {
-  static constexpr u32 arrivals = 4;  // at the barrier, a chunk
-
   const Scratch& scratch;
   int thread;  // of the group
   u32 barrier;

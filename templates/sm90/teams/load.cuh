@@ -20,8 +20,6 @@ struct Raw {
 };
 
 struct Load {
-  static constexpr u32 arrivals = warps;  // at the barrier, half a chunk
-
   const Team& team;
   u32 barrier;
 
@@ -35,8 +33,8 @@ struct Load {
     const int token = place.token + half * half_tokens;
     const u32 at = panels == 2 ? team.warp * to.panel : 0;
     const int slab = panels == 2 ? team.warp : 0;
-    if (half == 0)
-      ptx::fence_async_proxy();  // in the image's place the team has fenced what it wrote
+    // What the team wrote where the second half's come it has fenced with its factors.
+    if (half == 0) ptx::fence_async_proxy();
     if (panels == 2) {
       ptx::mbarrier_arrive_expecting(barrier, 3 * panel_bytes);
       ptx::tensor_load(to.g + at, maps.g, {token, slab, place.head, place.n}, barrier);

@@ -26,7 +26,7 @@ struct Rows : Team {
 
   // The warp's raw rows of a half have landed when landed(half) returns; when free() returns, the
   // image may be written.  Then Kd, Qd and Kr of the warp's channels are in the image, those of the
-  // first half's Kr to its end only (Solve::to_end), and the decay of all.
+  // first half's Kr to its end only (decay_columns), and the decay of all.
   template <class Landed, class Free>
   KDA_DEVICE void make_rows(Scores& kk, Scores& qk, const Gate& gate, float inverse_depth,
                             float scale, const Landed& landed, const Free& free) const {

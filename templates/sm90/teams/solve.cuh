@@ -112,6 +112,7 @@ struct Solve : Rows {
       left[half] = plus(kk.half[half][0], other.left[half][own]);
       right[half] = plus_right(kk.half[half][1], other.right[half][own]);
     }
+    __syncwarp();  // all have the other's share, in place of which the blocks come
     u32 kk_lower[2];
     const int at = 2 * lane.t * 8 + lane.g;
 #pragma unroll

@@ -37,9 +37,6 @@ struct Team {
   // Until both warps are here.
   KDA_DEVICE void meet() const { ptx::barrier_wait(1 + number, threads); }
 
-  // What follows from the thread is found anew from here on: no register is left to hold it.
-  KDA_DEVICE void forget() { asm volatile("" : "+r"(own), "+r"(number)); }
-
   // This lane's row of a 16 x 16 piece of the warp's channels in a tile, its first k step's.
   template <class Tile>
   KDA_DEVICE u32 row_in() const {
