@@ -41,16 +41,18 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 
-// Teams where they serve (src/README.md).
-// With checkpoints two groups: they leave one room in shared memory, from where it goes while the
-// walk goes on (measured on an H200, 64 heads of 8192 tokens: 415 us for 475 with one every 64
-// tokens, 405 for 402 with one every 128).  Where they go from registers the walk takes longer than
-// three groups need to make what it walks, and two are less in its way (481 us for 497).  K = 64,
-// where three groups leave one room, too, has not been timed.
+// Teams where they serve (src/README.md); with checkpoints two groups of four warps, which leave
+// one room in shared memory, from where it goes while the walk goes on, or where they are rarer
+// three, whose walk waits least for others when it stores them itself.  Measured on an H200, 64
+// heads of 8192 tokens, a checkpoint every 64, 128 and 256: two groups 410, 375 and 359 us, three
+// 487, 398 and 354, teams 453, 395 and 376.  K = 64, where three groups and teams leave one room,
+// too, has not been timed.
 tunable::Values defaults(const Problem& problem, const device::Device&) {
-  constexpr int kOften = 3 * abi::factors::chunk;  // tokens
-  const bool often = problem.checkpoint_tokens > 0 && problem.checkpoint_tokens <= kOften;
-  const int groups = often ? 2 : (makes_slabs(problem) ? 4 : 3);
+  constexpr int kOften = 192;  // tokens
+  constexpr int kRarely = 1024;
+  const int every = problem.checkpoint_tokens;
+  int groups = makes_slabs(problem) ? 4 : 3;
+  if (every > 0 && every < kRarely) groups = every <= kOften ? 2 : 3;
   return tunable::values_of(Tuning{.groups = groups}, abi::fused::tunables);
 }
 
@@ -200,12 +202,13 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 }
 
 // What checkpoints add to a part: where they leave by the copy engine 0.56 us each, of boxes of 8
-// KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3 (measured on an H200, 64 heads of
-// 8192 tokens, one every 64, less what two groups for three take).
+// KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3, by teams 2.4 (measured on an H200,
+// 64 heads of 8192 tokens, one every 64 and every 256, less what two groups for three take).
 double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
   const abi::Shape shape = problem::shape_of(problem);
   const bool leaves = abi::fused::layout(shape, tuning.groups).kept != 0;
-  const double each = leaves ? 0.08 + 5.9e-5 * abi::state_box::bytes(shape) : 1.3;
+  const double stored = abi::fused::by_teams(tuning.groups) ? 2.4 : 1.3;
+  const double each = leaves ? 0.08 + 5.9e-5 * abi::state_box::bytes(shape) : stored;
   return each * checkpoints_of(problem, longest_length(problem));
 }
 

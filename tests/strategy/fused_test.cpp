@@ -398,7 +398,9 @@ TEST_CASE("fused leaves many checkpoints, by two groups where they are dense", "
   CHECK(tuning(pool + "H=64") == "groups=4");
   CHECK(tuning(pool + "H=64 g=f32") == "groups=3");
   CHECK(tuning(pool + "H=64 checkpoint=64") == "groups=2");
-  CHECK(tuning(pool + "H=64 checkpoint=128") == "groups=4");
+  CHECK(tuning(pool + "H=64 checkpoint=128") == "groups=2");
+  CHECK(tuning(pool + "H=64 checkpoint=256") == "groups=3");
+  CHECK(tuning(pool + "H=64 checkpoint=1024") == "groups=4");
   for (const char* words : {"H=64", "H=96", "H=64 N=8", "H=16 HV=64"})
     for (const char* every : {" checkpoint=64", " checkpoint=512"}) {
       INFO(words << every);
