@@ -212,35 +212,40 @@ double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
   return each * checkpoints_of(problem, longest_length(problem));
 }
 
-// Microseconds of a chunk of K = 128, and more of a part: teams, three groups, two; by slabs and
-// not.
-double step_microseconds(const Problem& problem, const Tuning& tuning) {
-  if (abi::fused::by_teams(tuning.groups)) return 1.08;
-  return (makes_slabs(problem) ? 1.18 : 1.45) + (tuning.groups == 3 ? 0.0 : 0.14);
+// Microseconds of a pair: a chunk of K = 128, and what a part takes beside its chunks, its state in
+// and out.  busy: the share of the pairs that have a part; the clock falls as they are more.
+// Measured on an H200: by teams 4, 32 and 64 heads of 8192 tokens take 282, 288 and 296 to 312 us,
+// 64 of 8 x 1024 327 to 334, 16 of 32 x 64 tokens 52; by three groups 64 heads take 314 and 350,
+// not by slabs some 372 and 417.
+struct Costs {
+  double step, part;
+};
+Costs costs_of(const Problem& problem, const Tuning& tuning, double busy) {
+  if (abi::fused::by_teams(tuning.groups)) return {.step = 1.04 + 0.1 * busy * busy, .part = 2.8};
+  const double slower = tuning.groups == 3 ? 0.0 : 0.14;
+  return {.step = (makes_slabs(problem) ? 1.18 : 1.45) + slower, .part = 4.0};
 }
 
-// A pair's parts: chunk by chunk, and a state in and out for each (measured on an H200: 64 heads of
-// 8192 tokens take 297 us by teams, of 8 x 1024 342; by three groups 314 and 350, not by slabs some
-// 372 and 417). Where that leaves some pair with far more than others parts are cut, and a chunk
+// A pair's parts.  Where they leave some pair with far more than others they are cut, and a chunk
 // takes longer (96 heads, not by slabs: 555 us, uncut 733; sm90/fused/stream.cuh).
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
-  const double step = step_microseconds(problem, tuning) * problem.key_dim / 128;
-  constexpr double kPart = 4.5;
-  constexpr double kCut = 1.07;
   const double parts = static_cast<double>(parts_of(problem, problem.max_sequences)) /
                        static_cast<double>(pairs_of(device));
+  const Costs costs = costs_of(problem, tuning, std::min(parts, 1.0));
+  const double step = costs.step * problem.key_dim / 128;
+  constexpr double kCut = 1.07;
   const double longest = std::ceil(longest_length(problem) / abi::factors::chunk);
   const double kept = checkpoints_microseconds(problem, tuning);
   if (is_mixed(problem)) {  // the others are as good as nothing but states
     const double prefills = std::ceil(parts / problem.max_sequences);
-    return 12.0 + prefills * (longest * step + kept) + parts * (kPart + step);
+    return 12.0 + prefills * (longest * step + kept) + parts * (costs.part + step);
   }
   const double each = std::ceil(parts);
   const bool cut = parts > 1.0 && each > parts * 9 / 8;
-  return 12.0 + (cut ? parts * (longest * step * kCut + kPart + kept)
-                     : each * (longest * step + kPart + kept));
+  return 12.0 + (cut ? parts * (longest * step * kCut + costs.part + kept)
+                     : each * (longest * step + costs.part + kept));
 }
 
 }  // namespace

@@ -169,13 +169,17 @@ TEST_CASE("checkpoints have a map of their pool, where the copy engine takes it"
 }
 
 TEST_CASE("checkpoints that leave from registers need no map of their pool", "[plan][compile]") {
-  // Three groups, the default where they are rare, leave no room in shared memory.
-  Fresh at;
-  const Made plan = make("fused", "T=256 H=2 K=128 V=128 pool=1 h0=1 ht=1 checkpoint=128");
-  const Status status = run_on_pool(*plan);
-  INFO(status.message());
-  REQUIRE(status);
-  CHECK(at.fake.tensor_maps.size() == 5);
+  // Three groups and teams, the defaults where they are rarer, leave no room in shared memory.
+  for (const char* every : {"256", "1024"}) {
+    Fresh at;
+    const Made plan =
+        make("fused",
+             (std::string("T=256 H=2 K=128 V=128 pool=1 h0=1 ht=1 checkpoint=") + every).c_str());
+    const Status status = run_on_pool(*plan);
+    INFO(status.message());
+    REQUIRE(status);
+    CHECK(at.fake.tensor_maps.size() == 5);
+  }
 }
 
 TEST_CASE("a map that is refused is an error, and nothing is launched", "[plan][compile]") {
