@@ -41,18 +41,21 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 
-// Teams where they serve (src/README.md); with checkpoints two groups of four warps, which leave
-// one room in shared memory, from where it goes while the walk goes on, or where they are rarer
-// three, whose walk waits least for others when it stores them itself.  Measured on an H200, 64
-// heads of 8192 tokens, a checkpoint every 64, 128 and 256: two groups 410, 375 and 359 us, three
-// 487, 398 and 354, teams 453, 395 and 376.  K = 64, where three groups and teams leave one room,
-// too, has not been timed.
+// Teams where they serve (src/README.md).  With checkpoints two groups of four warps, which leave
+// one room in shared memory, from where it goes while the walk goes on; where they are rarer three,
+// and teams where they are rare.  Measured on an H200, by slabs, 64 heads of 8192 tokens with a
+// checkpoint every 64, 128 and 256: two groups 410, 375 and 359 us, three 487, 398 and 354, teams
+// 453, 395 and 376; not by slabs two and three took 405 and 402 every 128.  From where teams are
+// faster than three groups has not been measured.  Where checkpoints go from registers the walk
+// takes longer than three groups need to make what it walks, and two are less in its way (481 us
+// for 497).  K = 64, where three groups and teams leave one room, too, has not been timed.
 tunable::Values defaults(const Problem& problem, const device::Device&) {
-  constexpr int kOften = 192;  // tokens
-  constexpr int kRarely = 1024;
+  constexpr int kRarely = 1024;  // tokens
+  const bool slabs = makes_slabs(problem);
+  const int often = slabs ? 192 : 96;
   const int every = problem.checkpoint_tokens;
-  int groups = makes_slabs(problem) ? 4 : 3;
-  if (every > 0 && every < kRarely) groups = every <= kOften ? 2 : 3;
+  int groups = slabs ? 4 : 3;
+  if (every > 0 && every < kRarely) groups = every <= often ? 2 : 3;
   return tunable::values_of(Tuning{.groups = groups}, abi::fused::tunables);
 }
 
@@ -202,12 +205,13 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 }
 
 // What checkpoints add to a part: where they leave by the copy engine 0.56 us each, of boxes of 8
-// KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3, by teams 2.4 (measured on an H200,
-// 64 heads of 8192 tokens, one every 64 and every 256, less what two groups for three take).
+// KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3 (measured on an H200, 64 heads of
+// 8192 tokens, one every 64, less what two groups for three take; by teams 1.2 to 2.2, more where
+// they are rarer).
 double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
   const abi::Shape shape = problem::shape_of(problem);
   const bool leaves = abi::fused::layout(shape, tuning.groups).kept != 0;
-  const double stored = abi::fused::by_teams(tuning.groups) ? 2.4 : 1.3;
+  const double stored = abi::fused::by_teams(tuning.groups) ? 1.5 : 1.3;
   const double each = leaves ? 0.08 + 5.9e-5 * abi::state_box::bytes(shape) : stored;
   return each * checkpoints_of(problem, longest_length(problem));
 }
@@ -227,7 +231,8 @@ Costs costs_of(const Problem& problem, const Tuning& tuning, double busy) {
 }
 
 // A pair's parts.  Where they leave some pair with far more than others they are cut, and a chunk
-// takes longer (96 heads, not by slabs: 555 us, uncut 733; sm90/fused/stream.cuh).
+// takes longer (96 heads, by teams 467 to 477 us; not by slabs 555, uncut 733;
+// sm90/fused/stream.cuh).
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
@@ -235,7 +240,7 @@ double estimate(const Problem& problem, const device::Device& device,
                        static_cast<double>(pairs_of(device));
   const Costs costs = costs_of(problem, tuning, std::min(parts, 1.0));
   const double step = costs.step * problem.key_dim / 128;
-  constexpr double kCut = 1.07;
+  const double longer = abi::fused::by_teams(tuning.groups) ? 1.07 : 1.1;
   const double longest = std::ceil(longest_length(problem) / abi::factors::chunk);
   const double kept = checkpoints_microseconds(problem, tuning);
   if (is_mixed(problem)) {  // the others are as good as nothing but states
@@ -244,7 +249,7 @@ double estimate(const Problem& problem, const device::Device& device,
   }
   const double each = std::ceil(parts);
   const bool cut = parts > 1.0 && each > parts * 9 / 8;
-  return 12.0 + (cut ? parts * (longest * step * kCut + costs.part + kept)
+  return 12.0 + (cut ? parts * (longest * step * longer + costs.part + kept)
                      : each * (longest * step + costs.part + kept));
 }
 

@@ -1,4 +1,5 @@
-// One chunk's folded factors as sm90/factors makes them in shared memory, by a group of 4 warps.
+// One chunk's folded factors as they are made in shared memory, by a group of 4 warps
+// (sm90/factors, sm90/slabs) or a team of 2 (sm90/teams).
 #pragma once
 
 #include "abi/chunk.h"
@@ -34,10 +35,11 @@ constexpr int buffer_bytes(const Shape& shape, int groups) {
 }
 
 // What the group works in, the larger of AnyGateScratch (sm90/factors) and Scratch (sm90/slabs),
-// which assert that it is enough.  At K = 128 strategy fused has 80 bytes to spare.
+// which assert that it is enough.  At K = 128 strategy fused has 40 bytes to spare.
 constexpr int scratch_bytes = 28832;
 
-// q, k and g of a run, a warp's channels a slab, in boxes of a chunk's tokens.
+// q, k and g of a run, a warp's channels a slab, in boxes of a chunk's tokens; of teams, slabs of
+// 64 channels in boxes of half a chunk's.
 struct RawMaps {
   TensorMap q, k, g;
   bool present = false;  // whether their layouts can have them

@@ -17,6 +17,7 @@ std::vector<Trial> whole() {
   }
   // As many chunks as all groups of a pair of blocks have in two rounds.
   out.push_back(trial("K=128 V=128 H=1 HV=1", {600}));
+  out.push_back(trial("K=128 V=128 H=1 HV=1 varlen=1", {300, 0, 33, 129}));
   return out;
 }
 

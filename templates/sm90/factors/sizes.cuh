@@ -1,4 +1,4 @@
-// What the templates of sm90/factors and sm90/slabs are specialised on.
+// What the templates of sm90/factors, sm90/slabs and sm90/teams are specialised on.
 #pragma once
 
 #include "abi/factors.h"

@@ -1,8 +1,8 @@
-// Rows of v and o of the block's 64 V columns: v comes to shared memory a chunk ahead, and o leaves
-// from there a chunk later, each from a place of its own.  Whole chunks go by the copy engine, of
-// which two threads take care; what it cannot take goes by hand, element by element.  Rows of 128
-// bytes, their 16-byte units exchanged by the row as the engine does it, so that transposed reads
-// of a column of units meet every bank.
+// Rows of v and o of the block's 64 V columns: v comes to shared memory a chunk ahead, or beside
+// teams two, and o leaves from there a chunk later, each from places of its own.  Whole chunks go
+// by the copy engine, of which two threads take care; what it cannot take goes by hand, element by
+// element.  Rows of 128 bytes, their 16-byte units exchanged by the row as the engine does it, so
+// that transposed reads of a column of units meet every bank.
 #pragma once
 
 #include "base/tensor.cuh"
