@@ -188,7 +188,7 @@ int main() {
   long long* clocks;
   CHECK(cudaMalloc(&clocks, 1024 * 8));
   constexpr int rounds = 1000;
-  for (const int cluster : {1, 2, 4, 8, 16}) {
+  for (const int cluster : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
     for (const int kilobytes : {100, 200, 220}) {
       const int count = clusters_at_once(cluster, kilobytes * 1024);
       bench::Row("occupancy")
