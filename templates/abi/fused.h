@@ -59,8 +59,9 @@ struct Layout {
   int slots;     // how many, and bytes of each
   int slot;
   int barriers;  // in what the last group's buffer leaves, or the last slot
-  int values;    // o of a chunk, and v of some
-  int ahead;     // chunks of v
+  int steps;     // what the warps that walk want to know of chunks
+  int values;    // v of a chunk and o of one; or of three, each of which v comes to and o leaves
+  int places;    // of v
   int kept;   // a checkpoint on its way, a box a warp that walks; or 0: they leave from registers
   int notes;  // of teams
   int bytes;
@@ -68,7 +69,9 @@ struct Layout {
 constexpr int barrier_bytes = 184;
 constexpr int memory_bytes = 128;  // what a group remembers, behind its scratch
 constexpr int notes_bytes = 256;   // the same of a team, and beta
-// What the warps that walk note, behind the image of the first arriving slot.
+constexpr int step_bytes = 16;
+// What the warps that walk note, behind the image of the first arriving slot; behind that of the
+// last one lie the steps.
 constexpr int tasks_bytes(const Shape& shape) {
   const int image = chunk::image(shape, factors::chunk).bytes;
   return (image + 1023) / 1024 * 1024 - image;
@@ -78,8 +81,8 @@ constexpr Layout layout(const Shape& shape, int groups) {
   const int notes = teams ? groups * notes_bytes : 0;
   const int limit = 227 * 1024 - notes;
   Layout l{};
-  l.ahead = teams ? 2 : 1;
-  const int values = (l.ahead + 1) * factors::chunk * columns * 2;
+  l.places = teams ? 3 : 1;
+  const int values = (teams ? 3 : 2) * factors::chunk * columns * 2;
   l.group = teams ? factors::team_bytes(shape) : factors::group_bytes(shape, 2);
   l.arriving = groups * l.group;
   const int image = chunk::image(shape, factors::chunk).bytes;
@@ -90,7 +93,9 @@ constexpr Layout layout(const Shape& shape, int groups) {
   const bool keeps = kept > 0 && left >= 2;
   l.slots = keeps ? left : room;
   if (l.slots > 4) l.slots = 4;
-  l.barriers = teams ? l.arriving + (l.slots - 1) * l.slot + image : l.arriving - barrier_bytes;
+  const int rest = l.arriving + (l.slots - 1) * l.slot + image;
+  l.barriers = teams ? rest : l.arriving - barrier_bytes;
+  l.steps = teams ? (rest + barrier_bytes + step_bytes - 1) / step_bytes * step_bytes : rest;
   l.values = l.arriving + l.slots * l.slot;
   l.bytes = l.values + values;
   if (keeps) {
@@ -101,13 +106,21 @@ constexpr Layout layout(const Shape& shape, int groups) {
   l.bytes += notes;
   return l;
 }
-// Whether the barriers find room.
+// Chunks until makers, groups, slots and the phases of their barriers are the same again.
+constexpr int steps(const Layout& layout, int groups) {
+  int rounds = layout.slots;
+  while (rounds % groups != 0) rounds += layout.slots;
+  return blocks * 2 * rounds;
+}
+// Whether barriers and steps find room.
 constexpr bool fits(const Shape& shape, int groups) {
+  const Layout l = layout(shape, groups);
   const int room = by_teams(groups)
                        ? tasks_bytes(shape)
                        : factors::group_bytes(shape, 2) - factors::buffer_bytes(shape, 2) -
                              factors::scratch_bytes - memory_bytes;
-  return room >= barrier_bytes && layout(shape, groups).slots >= 2;
+  return room >= barrier_bytes && l.slots >= 2 &&
+         l.steps + steps(l, groups) * step_bytes <= l.values;
 }
 
 // Parts that are cut: the state after a part's first chunks, on its way from the pair of blocks

@@ -23,7 +23,18 @@ KDA_DEVICE void mbarrier_arrive_remote(u32 mapped) {
                : "memory");
 }
 
-// The same, and announces `bytes` that copies will bring.
+// The same where a condition holds, without a branch.
+KDA_DEVICE void mbarrier_arrive_remote_if(bool holds, u32 mapped) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "setp.ne.u32 p, %0, 0;\n"
+      "@p mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%1];}" ::"r"(
+          static_cast<u32>(holds)),
+      "r"(mapped)
+      : "memory");
+}
+
+// Arrives, and announces `bytes` that copies will bring.
 KDA_DEVICE void mbarrier_arrive_expecting_remote(u32 mapped, u32 bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(mapped),

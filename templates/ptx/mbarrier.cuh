@@ -23,6 +23,16 @@ KDA_DEVICE void mbarrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// The same where a condition holds, without a branch.
+KDA_DEVICE void mbarrier_arrive_if(bool holds, u32 barrier) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "setp.ne.u32 p, %0, 0;\n"
+      "@p mbarrier.arrive.shared::cta.b64 _, [%1];}" ::"r"(static_cast<u32>(holds)),
+      "r"(barrier)
+      : "memory");
+}
+
 // Arrives and announces `bytes` that copies will bring; the phase waits for them.
 KDA_DEVICE void mbarrier_arrive_expecting(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)

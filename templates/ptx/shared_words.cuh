@@ -25,6 +25,14 @@ KDA_DEVICE void st_shared_u32x2(u32 address, u32 x, u32 y) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
 }
 
+KDA_DEVICE uint4 ld_shared_u32x4(u32 address) {
+  uint4 x;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(address));
+  return x;
+}
+
 KDA_DEVICE void st_shared_u32x4(u32 address, uint4 x) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y),
                "r"(x.z), "r"(x.w)

@@ -17,18 +17,43 @@ KDA_DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
+// A place in shared memory in the units of descriptors, of which each is then one addition of 64
+// bits away; put together from two words it takes three instructions.
+struct WgmmaPlace {
+  u64 units;
+
+  KDA_DEVICE explicit WgmmaPlace(u32 address) : units((address & 0x3ffffU) >> 4) {}
+  // Where the compiler does not see that it is the same for a whole warp.
+  static KDA_DEVICE WgmmaPlace of_warp(u32 address) {
+    WgmmaPlace place(address);
+    place.units = __shfl_sync(0xffffffffU, static_cast<u32>(place.units), 0);
+    return place;
+  }
+
+  KDA_DEVICE WgmmaPlace operator+(u32 bytes) const {
+    WgmmaPlace place = *this;
+    place.units += bytes / 16;
+    return place;
+  }
+};
+
 // Where wgmma finds a tile in shared memory (tile/shared.cuh).
 struct WgmmaTile {
-  u32 low, high;
+  u64 first;  // descriptor
 
   // row_bytes is the tile's swizzle width.  leading and stride in bytes: for rows along k, stride
   // is 8 rows and leading unused; for rows along n (down), leading is one panel and stride 8 rows.
+  KDA_DEVICE WgmmaTile(WgmmaPlace place, u32 row_bytes, u32 leading, u32 stride)
+      : first(place.units +
+              (static_cast<u64>(stride >> 4 |
+                                (row_bytes == 128 ? 1U : (row_bytes == 64 ? 2U : 3U)) << 30)
+                   << 32 |
+               leading >> 4 << 16)) {}
   KDA_DEVICE WgmmaTile(u32 address, u32 row_bytes, u32 leading, u32 stride)
-      : low((address & 0x3ffffU) >> 4 | leading >> 4 << 16),
-        high(stride >> 4 | (row_bytes == 128 ? 1U : (row_bytes == 64 ? 2U : 3U)) << 30) {}
+      : WgmmaTile(WgmmaPlace(address), row_bytes, leading, stride) {}
 
   // The descriptor of the operand that starts `bytes` further.
-  KDA_DEVICE u64 at(u32 bytes) const { return static_cast<u64>(high) << 32 | (low + (bytes >> 4)); }
+  KDA_DEVICE u64 at(u32 bytes) const { return first + (bytes >> 4); }
 };
 
 // down: B's rows run along n instead of k.  sign: -1 takes A's negative.  accumulate: 0 overwrites

@@ -458,7 +458,8 @@ TEST_CASE("nothing overlaps in a block's memory", "[strategy]") {
       areas.push_back({at.arriving + image, abi::fused::tasks_bytes(shape)});
       areas.push_back({at.barriers, abi::fused::barrier_bytes});
       const int rows = abi::factors::chunk * abi::fused::columns * 2;
-      areas.push_back({at.values, (1 + at.ahead) * rows});
+      areas.push_back({at.steps, abi::fused::steps(at, groups) * abi::fused::step_bytes});
+      areas.push_back({at.values, (abi::fused::by_teams(groups) ? at.places : 2) * rows});
       if (at.kept != 0) areas.push_back({at.kept, 4 * abi::state_box::bytes(shape)});
       if (abi::fused::by_teams(groups))
         areas.push_back({at.notes, groups * abi::fused::notes_bytes});
@@ -474,6 +475,7 @@ TEST_CASE("nothing overlaps in a block's memory", "[strategy]") {
       for (const int aligned : {at.group, at.arriving, at.slot, at.values}) {
         CHECK(aligned % 1024 == 0);
       }
+      CHECK(at.steps % abi::fused::step_bytes == 0);
     }
 }
 

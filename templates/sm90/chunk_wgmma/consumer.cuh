@@ -84,14 +84,15 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
 #pragma unroll 1
   for (int left = task.chunks; left > 0; --left) {
     const u32 data = ring.at(here);
+    const ptx::WgmmaPlace factors(data);
     if constexpr (!begin_early) begin();
     hold(r);
     hold(o);
     ptx::wgmma_fence();
-    read_state<Chain, Scale::needed ? 1 : -1>(r, s_operand, data + slot.image.kd);
+    read_state<Chain, Scale::needed ? 1 : -1>(r, s_operand, factors + slot.image.kd);
     ptx::wgmma_commit();
 
-    read_state<Chain>(o, s_operand, data + slot.image.qd);
+    read_state<Chain>(o, s_operand, factors + slot.image.qd);
     ptx::wgmma_commit();
 
     const typename Chain::Cursor done = here;
@@ -114,10 +115,10 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
 
     hold(s);
     ptx::wgmma_fence();
-    write_state<Chain>(s, r_operand, data + slot.image.ak);
-    if constexpr (Chain::writes_twice) write_state<Chain>(s, r_operand, data + slot.image.ak_rest);
+    write_state<Chain>(s, r_operand, factors + slot.image.ak);
+    if constexpr (Chain::writes_twice) write_state<Chain>(s, r_operand, factors + slot.image.ak_rest);
     ptx::wgmma_commit();
-    const ptx::WgmmaTile aq(data + slot.image.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
+    const ptx::WgmmaTile aq(factors + slot.image.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
 #pragma unroll
     for (int c = 0; c < chunk / 16; ++c) {
       ptx::wgmma_m64k16<type, chunk, 0>::run(&o[0][0], r_operand[c], aq.at(c * 32), 1);

@@ -51,7 +51,7 @@ KDA_DEVICE void pack(u32 (&a)[count / 2][4], const float (&x)[count][4],
 // acc[V, C] = A[V, K] factor[C, K]^T; sign -1: is taken from what is in acc.
 template <class Chain, int sign = 1>
 KDA_DEVICE void read_state(typename Chain::Accumulators& acc, const u32 (&a)[Chain::keys / 16][4],
-                           u32 factor) {
+                           ptx::WgmmaPlace factor) {
   const ptx::WgmmaTile tile(factor, 128, 0, 1024);
 #pragma unroll
   for (int k = 0; k < Chain::keys / 16; ++k) {
@@ -64,7 +64,7 @@ KDA_DEVICE void read_state(typename Chain::Accumulators& acc, const u32 (&a)[Cha
 // s[V, K] += A[V, C] writer[C, K]
 template <class Chain>
 KDA_DEVICE void write_state(float (&s)[Chain::keys / 8][4], const u32 (&a)[Chain::chunk / 16][4],
-                            u32 writer) {
+                            ptx::WgmmaPlace writer) {
   const ptx::WgmmaTile tile(writer, 128, Chain::Factor::panel_bytes, 1024);
 #pragma unroll
   for (int c = 0; c < Chain::chunk / 16; ++c) {

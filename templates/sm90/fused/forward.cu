@@ -16,6 +16,7 @@ extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1
   const fused::Pair pair(shared);
   const fused::Line line{pair.decision()};
   if (threadIdx.x == 0) pair.init();
+  pair.init_step(static_cast<int>(threadIdx.x));
   ptx::wait_for_previous();
   if (threadIdx.x < 32) line.decide(args.in);
   ptx::cluster_meet();

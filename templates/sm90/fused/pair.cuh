@@ -19,27 +19,21 @@ constexpr abi::fused::Layout layout = abi::fused::layout(shape, groups);
 constexpr int group_bytes = layout.group;
 constexpr int group_threads = abi::fused::group_threads(groups);
 constexpr bool by_teams = abi::fused::by_teams(groups);
-static_assert(abi::fused::fits(shape, groups), "the barriers need room behind a group's scratch");
+static_assert(abi::fused::fits(shape, groups), "barriers and steps need room that others leave");
 static_assert(layout.kept % abi::state_box::align == 0);
 
-// A chunk, by its number among those of its maker: t / 2.
-struct Turn {
-  int group = 0;
-  int slot = 0;
-  u32 round = 0;  // how often each has been used before, by parity
-  u32 slot_round = 0;
+// What a warp that walks wants to know of a chunk.  As makers, groups and slots take turns it is
+// found once for some chunks, and the others' are the same again.
+struct alignas(16) Step {
+  u32 data;   // shared address of the factors
+  u32 ready;  // barrier: they are there
+  u32 taken;  // barrier of who made them: they have been taken; the other block's as mapped
+  u32 state;  // phase of `ready`, and `own` where this block has made them
 
-  KDA_DEVICE void next() {
-    if (++group == groups) {
-      group = 0;
-      round ^= 1;
-    }
-    if (++slot == layout.slots) {
-      slot = 0;
-      slot_round ^= 1;
-    }
-  }
+  static constexpr u32 own = 2;
 };
+static_assert(sizeof(Step) == abi::fused::step_bytes);
+constexpr int steps = abi::fused::steps(layout, groups);
 
 struct Pair {
   u32 memory;  // shared address
@@ -64,17 +58,23 @@ struct Pair {
   // A chunk's v is there; all warps that walk have read it, and left their part of o; o's place is
   // free again.
   KDA_DEVICE u32 brought(int place) const { return made(2 * groups + layout.slots + place); }
-  KDA_DEVICE u32 read() const { return brought(layout.ahead); }
+  KDA_DEVICE u32 read() const { return brought(layout.places); }
   KDA_DEVICE u32 left() const { return read() + 8; }
   KDA_DEVICE u32 free() const { return read() + 16; }
   // A group's raw rows are there.
   KDA_DEVICE u32 landed(int group) const { return read() + 24 + group * 8; }
+  // Of chunks by their number among `steps`.
+  KDA_DEVICE u32 step(int number) const {
+    return memory + layout.steps + number * abi::fused::step_bytes;
+  }
   // A word behind the barriers: whether parts are cut (stream.cuh).
   KDA_DEVICE u32 decision() const { return landed(groups); }
-  static_assert((3 * groups + layout.slots + layout.ahead + 4) * 8 <= abi::fused::barrier_bytes);
+  static_assert((3 * groups + layout.slots + layout.places + 4) * 8 <= abi::fused::barrier_bytes);
 
-  KDA_DEVICE u32 o() const { return memory + layout.values; }
-  KDA_DEVICE u32 v(u32 place) const { return o() + (place + 1) * values_bytes; }
+  // Where v comes to, and o where it has no place of its own.
+  static constexpr bool in_place = layout.places > 1;
+  KDA_DEVICE u32 v(u32 place) const { return memory + layout.values + place * values_bytes; }
+  KDA_DEVICE u32 o() const { return v(1); }
   // Where warps that walk note their next pieces (task.cuh).
   static constexpr int tasks = layout.arriving + kda::image.bytes;
 
@@ -95,11 +95,27 @@ struct Pair {
     for (int i = 0; i < layout.slots; ++i) {
       ptx::mbarrier_init(arrived(i), 1);
     }
-    for (int i = 0; i < layout.ahead; ++i) ptx::mbarrier_init(brought(i), 1);
+    for (int i = 0; i < layout.places; ++i) ptx::mbarrier_init(brought(i), 1);
     ptx::mbarrier_init(read(), warps);
     ptx::mbarrier_init(left(), warps);
     ptx::mbarrier_init(free(), 1);
     ptx::fence_barrier_init();
+  }
+
+  // By the first threads of the block, before the cluster meets; barriers' arrivals are not known
+  // by then.
+  KDA_DEVICE void init_step(int number) const {
+    if (number >= steps) return;
+    const u32 maker = number % abi::fused::blocks;
+    const int own = number / abi::fused::blocks;  // among the maker's
+    const u32 taken = this->taken(own % groups);
+    const bool here = maker == rank();
+    const u32 phase = here ? own / groups : own / layout.slots;
+    ptx::st_shared_u32x4(
+        step(number),
+        make_uint4(here ? image(own % groups) : slot(own % layout.slots),
+                   here ? made(own % groups) : arrived(own % layout.slots),
+                   here ? taken : ptx::map_to(taken, maker), phase % 2 + (here ? Step::own : 0)));
   }
 
   // By one thread of a group: its factors, once they are there, to the other block.  number: of

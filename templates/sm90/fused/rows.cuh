@@ -1,13 +1,15 @@
-// Rows of v and o of the block's 64 V columns: v comes to shared memory a chunk ahead, or beside
-// teams two, and o leaves from there a chunk later, each from places of its own.  Whole chunks go
-// by the copy engine, of which two threads take care; what it cannot take goes by hand, element by
-// element.  Rows of 128 bytes, their 16-byte units exchanged by the row as the engine does it, so
-// that transposed reads of a column of units meet every bank.
+// Rows of v and o of the block's 64 V columns.  Beside teams there are three places that chunks
+// take in turn: v comes to one two chunks ahead, o is left there in its stead and goes a chunk
+// later. Beside groups v comes a chunk ahead, and o leaves from a place of its own.  Whole chunks
+// go by the copy engine, of which one thread or two take care; what it cannot take goes by hand,
+// element by element.  Rows of 128 bytes, their 16-byte units exchanged by the row as the engine
+// does it, so that transposed reads of a column of units meet every bank.
 #pragma once
 
 #include "base/tensor.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/bulk.cuh"
+#include "ptx/elect.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "sm90/fused/pair.cuh"
@@ -19,31 +21,37 @@ class Rows {
   static constexpr int threads = 128;
   static constexpr int row_bytes = Pair::value_row;
   static constexpr int columns = abi::fused::columns;
-  // Which threads take care: of different warps, that none of them is late.
-  static constexpr int brings = 0;
-  static constexpr int takes_away = 32;
+  static constexpr bool in_place = Pair::in_place;
+  static constexpr u32 places = layout.places;
+  // Which warps take care, by one thread each; where v can come only when o has gone, one.
+  static constexpr u32 brings = 0;
+  static constexpr u32 takes_away = in_place ? brings : 1;
 
  public:
   KDA_DEVICE Rows(const Pair& pair, const abi::fused::Args& args) : pair_(pair), args_(args) {}
 
-  // A piece of a part, of some chunks.  thread: of the warpgroup.
+  // A piece of a part, of some chunks.  thread: of the warpgroup.  What follows from the task is
+  // known to be the same for a whole warp.
   KDA_DEVICE void begin(const Task& task, int thread) {
-    padding_ = shape.state_pool && task.padding;
-    rest_ = task.rest;
-    chunks_ = task.chunks;
-    token_ = task.token;
-    n_ = task.n;
-    head_ = task.head;
-    slab_ = task.slab;
-    const int rows = chunks_ > 1 ? chunk : rest_;
-    if (!brings_by_map(rows)) {
-      load_elements(thread, token_, rows);
-    } else if (thread == brings) {
-      bring(token_, place());
-    }
-    if constexpr (ahead == 2) {
-      if (thread == brings && chunks_ > 1 && brings_by_map(chunks_ > 2 ? chunk : rest_)) {
-        bring(token_ + chunk, place() ^ 1);
+    padding_ = shape.state_pool && uniform(task.padding) != 0;
+    rest_ = uniform(task.rest);
+    chunks_ = uniform(task.chunks);
+    token_ = uniform(task.token);
+    n_ = uniform(task.n);
+    head_ = uniform(task.head);
+    slab_ = uniform(task.slab);
+    warp_ = static_cast<u32>(uniform(thread / 32));
+    is_there_ = false;
+    has_left_ = false;
+    // Hands are asked for at every chunk, or for the last one, or never.
+    const bool always = !args_.maps || padding_;
+    stop_ = always ? chunks_ : (shape.varlen && rest_ < chunk ? 1 : 0);
+    takes_ = warp_ == takes_away && !always;
+    brings_ = warp_ == brings && args_.maps;
+    if (!brings_by_map(rows_of_chunk(0))) load_elements(thread, token_, rows_of_chunk(0));
+    if (warp_ == brings && ptx::elect()) {
+      for (int i = 0; i < static_cast<int>(places) && i < chunks_; ++i) {
+        if (brings_by_map(rows_of_chunk(i))) bring(i);
       }
     }
   }
@@ -51,47 +59,72 @@ class Rows {
   // Chunks of the piece that are still to come.
   KDA_DEVICE int left() const { return chunks_; }
 
-  // Whether the chunk's v is there, and until it is.
-  KDA_DEVICE bool is_there() const { return ptx::mbarrier_test(pair_.brought(place()), phase()); }
-  KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(place()), phase()); }
-  // Where it stands.
-  KDA_DEVICE u32 values() const { return pair_.v(place()); }
+  // Whether the chunk's v is known to be there, and until it is.
+  KDA_DEVICE bool is_there() const { return is_there_; }
+  KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(place_), turn_); }
+  // Where it stands, and where o is left.
+  KDA_DEVICE u32 values() const { return pair_.v(place_); }
+  KDA_DEVICE u32 outputs() const { return in_place ? values() : pair_.o(); }
 
   // The warp has read it.
   KDA_DEVICE void have_read(int thread) const {
+    if constexpr (in_place) return;
     __syncwarp();
     if (thread % 32 == 0) ptx::mbarrier_arrive(pair_.read());
   }
 
-  // o of the chunk before goes.
-  KDA_DEVICE void let_go(int thread, bool had_one) const {
-    if (had_one && thread == takes_away && takes_by_map(chunk)) {
-      ptx::mbarrier_wait(pair_.left(), round_ ^ 1);
-      take_away();
+  // o of the chunk before goes; and where it has a place of its own the next chunk's v comes, once
+  // all warps have read this one's.
+  KDA_DEVICE void pass() const {
+    if (!in_place && brings_ && chunks_ > 1 && brings_by_map(rows_of_chunk(1))) {
+      if (ptx::elect()) {
+        ptx::mbarrier_wait(pair_.read(), round_);
+        bring(1);
+      }
+    }
+    if (takes_ && has_left_) {
+      if (ptx::elect()) {
+        ptx::mbarrier_wait(pair_.left(), round_ ^ 1);
+        take_away();
+      }
     }
   }
-  // A later chunk's v comes, once all warps have read this one's; and a while after let_go(), the
-  // place of o is free.
-  KDA_DEVICE void pass(int thread, bool had_one) const {
-    if (thread == brings && chunks_ > ahead && brings_by_map(chunks_ > ahead + 1 ? chunk : rest_)) {
-      ptx::mbarrier_wait(pair_.read(), round_);
-      bring(token_ + ahead * chunk, place());
+  // A while after that: whether the next chunk's v is there.
+  KDA_DEVICE void look() {
+    const bool wraps = place_ + 1 == places;
+    is_there_ =
+        ptx::mbarrier_test(pair_.brought(wraps ? 0 : place_ + 1), wraps ? turn_ ^ 1 : turn_);
+  }
+  // When o of the chunk before has gone: its place is free, or v of the chunk after the next comes
+  // there.
+  KDA_DEVICE void clear() const {
+    if (!has_left_ || !(in_place ? brings_ : takes_)) return;
+    if (ptx::elect()) {
+      if (takes_) give_back();
+      if (in_place && chunks_ > 2 && brings_by_map(rows_of_chunk(2))) bring(2);
     }
-    if (had_one && thread == takes_away && takes_by_map(chunk)) clear();
   }
 
   // Until the place of o is free.
-  KDA_DEVICE void wait_free() const { ptx::mbarrier_wait(pair_.free(), round_ ^ 1); }
+  KDA_DEVICE void wait_free() const {
+    if constexpr (!in_place) ptx::mbarrier_wait(pair_.free(), round_ ^ 1);
+  }
   // On to the next chunk; the warp has left its part of o.
   KDA_DEVICE void next(int thread) {
     __syncwarp();
     if (thread % 32 == 0) ptx::mbarrier_arrive(pair_.left());
+    has_left_ = true;
     --chunks_;
     round_ ^= 1;
-    if constexpr (ahead == 2) turns_ ^= round_ ^ 1;
+    if (++place_ == places) {
+      place_ = 0;
+      turn_ ^= 1;
+    }
     token_ += chunk;
   }
 
+  // After next(): whether the piece is over, or hands are asked for.
+  KDA_DEVICE bool stops() const { return chunks_ <= stop_; }
   // After next(): whether the engine cannot take the chunk's o or bring the next one's v; and that
   // by hand.
   KDA_DEVICE bool asks_for_hands() const {
@@ -103,9 +136,9 @@ class Rows {
     if (!takes_by_map(rows)) {
       if (!padding_ || shape.zero_padding) store_elements(thread, token_ - chunk, rows);
       meet();
-      if (thread == takes_away) ptx::mbarrier_arrive(pair_.free());
+      if (!in_place && warp_ == takes_away && ptx::elect()) ptx::mbarrier_arrive(pair_.free());
     }
-    const int next = chunks_ > 1 ? chunk : rest_;
+    const int next = rows_of_chunk(0);
     if (chunks_ > 0 && !brings_by_map(next)) load_elements(thread, token_, next);
   }
 
@@ -114,15 +147,18 @@ class Rows {
   // As begin() was told.
   KDA_DEVICE bool padding() const { return padding_; }
   // After the last chunk: all have read v and left o, which goes.
-  KDA_DEVICE void end(int thread) const {
+  KDA_DEVICE void end() const {
     meet();
-    if (thread == takes_away && takes_by_map(rest_)) {
+    if (warp_ == takes_away && takes_by_map(rest_) && ptx::elect()) {
       take_away();
-      clear();
+      give_back();
     }
   }
 
  private:
+  // A lane's, of all of its warp.
+  static KDA_DEVICE int uniform(int x) { return __shfl_sync(0xffffffffU, x, 0); }
+
   // Whether the engine takes so many rows: in packs another sequence's follow.
   KDA_DEVICE bool brings_by_map(int rows) const {
     return args_.maps && (rows == chunk || !shape.varlen);
@@ -131,22 +167,29 @@ class Rows {
   KDA_DEVICE ptx::Corner corner(int token) const {
     return {token, slab_, head_, shape.varlen ? 0 : n_};
   }
-  KDA_DEVICE void bring(int token, u32 place) const {
-    if (shape.varlen) ptx::fence_async_proxy();  // v may have come by hand before
+  // Tokens of a chunk so many after the one at hand.
+  KDA_DEVICE int rows_of_chunk(int after) const { return chunks_ > after + 1 ? chunk : rest_; }
+  // v of such a chunk, fewer than `places` after.
+  KDA_DEVICE void bring(int after) const {
+    // What has been written there by hand: v, or o that has left so.
+    if (shape.varlen || (in_place && shape.state_pool)) ptx::fence_async_proxy();
+    const u32 at = place_ + static_cast<u32>(after) % places;
+    const u32 place = at < places ? at : at - places;
     ptx::mbarrier_arrive_expecting(pair_.brought(place), Pair::values_bytes);
-    ptx::tensor_load(pair_.v(place), args_.v, corner(token), pair_.brought(place));
+    ptx::tensor_load(pair_.v(place), args_.v, corner(token_ + after * chunk), pair_.brought(place));
   }
-  static constexpr int ahead = layout.ahead;  // places of v, which take turns
-  KDA_DEVICE u32 place() const { return ahead == 2 ? round_ : 0; }
-  KDA_DEVICE u32 phase() const { return ahead == 2 ? turns_ : round_; }
+  // Where o of the chunk before lies.
+  KDA_DEVICE u32 outputs_before() const {
+    return in_place ? pair_.v(place_ == 0 ? places - 1 : place_ - 1) : pair_.o();
+  }
   KDA_DEVICE void take_away() const {
     ptx::fence_async_proxy();
-    ptx::tensor_store(args_.o, corner(token_ - chunk), pair_.o());
+    ptx::tensor_store(args_.o, corner(token_ - chunk), outputs_before());
     ptx::bulk_store_commit();
   }
-  KDA_DEVICE void clear() const {
+  KDA_DEVICE void give_back() const {
     ptx::bulk_store_wait_read();
-    ptx::mbarrier_arrive(pair_.free());
+    if constexpr (!in_place) ptx::mbarrier_arrive(pair_.free());
   }
   static KDA_DEVICE void meet() { ptx::barrier_wait(1 + groups, threads); }
 
@@ -192,7 +235,7 @@ class Rows {
       }
     }
     meet();
-    if (thread == brings) ptx::mbarrier_arrive(pair_.brought(place()));
+    if (warp_ == brings && ptx::elect()) ptx::mbarrier_arrive(pair_.brought(place_));
   }
   // o of some tokens; zeros for padding.
   KDA_DEVICE void store_elements(int thread, int token, int rows) const {
@@ -200,7 +243,7 @@ class Rows {
     u16* to = rows_of(args_.out.o, token) + own.column;
 #pragma unroll 1
     for (int row = own.row; row < rows; row += rows_at_once) {
-      const u16 x = ptx::ld_shared_u16(pair_.o() + row_place(row, own.column));
+      const u16 x = ptx::ld_shared_u16(outputs_before() + row_place(row, own.column));
       to[row * args_.out.o.token] = padding_ ? u16(0) : x;
     }
   }
@@ -210,13 +253,20 @@ class Rows {
 
   int n_ = 0;
   int head_ = 0;
-  int slab_ = 0;          // the block's V columns among all
-  int token_ = 0;         // of the chunk at hand, the first; in packs of the pack
-  int chunks_ = 0;        // of the piece, from the one at hand on
-  int rest_ = 0;          // tokens of its last one
-  u32 round_ = 0;         // chunks so far, by parity
-  u32 turns_ = 0;         // pairs of chunks so far, likewise
-  bool padding_ = false;  // of the part
+  int slab_ = 0;    // the block's V columns among all
+  int token_ = 0;   // of the chunk at hand, the first; in packs of the pack
+  int chunks_ = 0;  // of the piece, from the one at hand on
+  int rest_ = 0;    // tokens of its last one
+  u32 round_ = 0;   // chunks so far, by parity
+  u32 place_ = 0;   // of the chunk at hand, and how often that has been taken, by parity
+  u32 turn_ = 0;
+  u32 warp_ = 0;           // of the warpgroup
+  bool padding_ = false;   // of the part
+  bool is_there_ = false;  // the chunk's v, as look() has seen it
+  bool has_left_ = false;  // o of the chunk before
+  int stop_ = 0;           // hands are asked for where so many chunks are left
+  bool takes_ = false;     // whether this warp has the engine take o away, or bring v
+  bool brings_ = false;
 };
 
 }  // namespace kda::fused

@@ -40,7 +40,10 @@ class Walk {
         args_(args),
         tasks_(reinterpret_cast<Task*>(shared + Pair::tasks)),
         thread_(static_cast<int>(threadIdx.x) % 128),
-        rows_(pair, args) {}
+        at_(pair.step(0)),
+        rows_(pair, args) {
+    find_next();
+  }
 
   // The pieces of a line, each from its state to the one after it.  The next is found while the
   // state of one is on its way.
@@ -95,19 +98,26 @@ class Walk {
   // Its chunks.
   KDA_DEVICE void walk(int number) {
     forget();
-    bool had_one = false;
-    while (rows_.left() > 0) {
+    if (rows_.left() == 0) return;
+    do {
+      Begun chunk;
+      int has_begun = 0;
+      // A turn of the loop ends with what the next chunk begins with: ptxas leaves all of it there,
+      // where else it puts half of the decay between the first two products.
 #pragma unroll 1
-      do {
-        turn(had_one);
-        had_one = true;
-        if (maker_ == 1) at_.next();
-        maker_ ^= 1;
-        if (shape.checkpoints && rows_.was_whole() && keep_.is_due()) keep(task(number));
-      } while (rows_.left() > 0 && !rows_.asks_for_hands());
+      for (;;) {
+        if (has_begun != 0) {
+          advance(chunk);
+          if (shape.checkpoints && rows_.was_whole() && keep_.is_due()) keep(task(number));
+          if (rows_.stops()) break;
+        }
+        begin(chunk);
+        has_begun =
+            args_.in.sequences;  // never 0, which ptxas cannot know: one text for all chunks
+      }
       if (rows_.asks_for_hands()) rows_.by_hand(thread_);
-    }
-    if (had_one) rows_.end(thread_);
+    } while (rows_.left() > 0);
+    rows_.end();
   }
 
   // The state that it ends with.
@@ -149,46 +159,47 @@ class Walk {
       ptx::bulk_store_commit();
     }
   }
-  static constexpr int sender = 1;  // of a warp; Rows has its first ones
+  static constexpr int sender = 1;  // of a warp; Rows has elected ones, the first
 
-  KDA_DEVICE void turn(bool had_one) {
+  // What a chunk begins with: where its factors are, S as it was before it, packed, and R = V.
+  struct Begun {
+    u32 s_operand[keys / 16][4];
+    u32 v[Chain::chunk_tiles / 2][4];
+  };
+
+  KDA_DEVICE void begin(Begun& chunk) {
     namespace wg = chunk_wgmma;
     auto& s = state_.s[0];
+    float2 decay[keys / 8];
+    if (!is_made_ || !rows_.is_there()) {
+      ptx::mbarrier_wait(next_.ready, next_.state % 2);
+      rows_.wait();
+    }
+    const u32 data = next_.data;
+    wg::load_values_transposed<Chain>(chunk.v, rows_.values() + own_rows());
+    wg::load_decay(decay, data + image.decay, tile::Lane(static_cast<u32>(thread_)));
+    wg::pack(chunk.s_operand, s, tile::Scale<type>());
+    rows_.have_read(thread_);
+    wg::decay_state(s, decay);
+  }
+
+  // From what the chunk has begun with to the state after it, and on to the next one.
+  KDA_DEVICE void advance(Begun& chunk) {
+    namespace wg = chunk_wgmma;
+    auto& s = state_.s[0];
+    const ptx::WgmmaPlace data = ptx::WgmmaPlace::of_warp(next_.data);
     Chain::Accumulators r;
     Chain::Accumulators o;
-    u32 s_operand[keys / 16][4];
-    u32 r_operand[chunk / 16][4];
-    u32 v[Chain::chunk_tiles / 2][4];
-    float2 decay[keys / 8];
-
-    const bool here = maker_ == pair_.rank();
-    const bool is_made = here ? ptx::mbarrier_test(pair_.made(at_.group), at_.round)
-                              : ptx::mbarrier_test(pair_.arrived(at_.slot), at_.slot_round);
-    const bool is_there = rows_.is_there();
-    wg::pack(s_operand, s, tile::Scale<type>());
-    rows_.let_go(thread_, had_one);
-    if (!is_made) {
-      if (here) {
-        ptx::mbarrier_wait(pair_.made(at_.group), at_.round);
-      } else {
-        ptx::mbarrier_wait(pair_.arrived(at_.slot), at_.slot_round);
-      }
-    }
-    const u32 data = here ? pair_.image(at_.group) : pair_.slot(at_.slot);
-    wg::load_decay(decay, data + image.decay, tile::Lane(static_cast<u32>(thread_)));
-    wg::decay_state(s, decay);
-    if (!is_there) rows_.wait();
-    wg::load_values_transposed<Chain>(v, rows_.values() + own_rows());
-    wg::take_values<Chain>(r, v);
-    rows_.have_read(thread_);
+    u32 r_operand[kda::chunk / 16][4];
+    wg::take_values<Chain>(r, chunk.v);
     wg::hold(r);
     wg::hold(o);
     ptx::wgmma_fence();
-    wg::read_state<Chain, -1>(r, s_operand, data + image.kd);
+    wg::read_state<Chain, -1>(r, chunk.s_operand, data + image.kd);
     ptx::wgmma_commit();
-    wg::read_state<Chain>(o, s_operand, data + image.qd);
+    wg::read_state<Chain>(o, chunk.s_operand, data + image.qd);
     ptx::wgmma_commit();
-    rows_.pass(thread_, had_one);  // while R is on its way
+    rows_.pass();  // while R is on its way
     ptx::wgmma_wait<1>();
     wg::hold(r);
     wg::pack(r_operand, r, tile::Scale<type>());
@@ -198,16 +209,23 @@ class Walk {
     ptx::wgmma_commit();
     const ptx::WgmmaTile aq(data + image.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
 #pragma unroll
-    for (int i = 0; i < chunk / 16; ++i) {
-      ptx::wgmma_m64k16<type, chunk, 0>::run(&o[0][0], r_operand[i], aq.at(i * 32), 1);
+    for (int i = 0; i < kda::chunk / 16; ++i) {
+      ptx::wgmma_m64k16<type, kda::chunk, 0>::run(&o[0][0], r_operand[i], aq.at(i * 32), 1);
     }
     ptx::wgmma_commit();
+    // While these are: a look at the next chunk.
+    const Step done = next_;
+    find_next();
+    is_made_ = ptx::mbarrier_test(next_.ready, next_.state % 2);
+    rows_.look();
+    rows_.clear();
     ptx::wgmma_wait<0>();
     wg::hold(s);
     wg::hold(o);
-    release(here);
+    release(done);
     rows_.wait_free();
-    wg::leave_outputs<Chain>(pair_.o() + own_rows(), o, tune.slabs != 0 ? 1.0F : args_.in.scale);
+    wg::leave_outputs<Chain>(rows_.outputs() + own_rows(), o,
+                             tune.slabs != 0 ? 1.0F : args_.in.scale);
     rows_.next(thread_);
   }
 
@@ -219,20 +237,26 @@ class Walk {
   }
 
   // Done with a chunk; to the other block one lane says so for its warp.
-  KDA_DEVICE void release(bool here) const {
-    if (here) {
-      ptx::mbarrier_arrive(pair_.taken(at_.group));
-    } else if (thread_ % 32 == 0) {
-      ptx::mbarrier_arrive_remote(ptx::map_to(pair_.taken(at_.group), Pair::rank() ^ 1));
-    }
+  KDA_DEVICE void release(const Step& step) const {
+    const bool own = (step.state & Step::own) != 0;
+    ptx::mbarrier_arrive_if(own, step.taken);
+    ptx::mbarrier_arrive_remote_if(!own && thread_ % 32 == 0, step.taken);
+  }
+
+  KDA_DEVICE void find_next() {
+    const uint4 x = ptx::ld_shared_u32x4(at_);
+    next_ = {x.x, x.y, x.z, x.w};
+    at_ += abi::fused::step_bytes;
+    if (at_ == pair_.step(steps)) at_ = pair_.step(0);
   }
 
   const Pair& pair_;
   const abi::fused::Args& args_;
   Task* const tasks_;  // of all warps
   int thread_;
-  Turn at_;        // of the next chunk
-  u32 maker_ = 0;  // its block
+  Step next_;             // the next chunk's
+  u32 at_;                // where that of the one after it lies
+  bool is_made_ = false;  // whether its factors are known to be there
   Rows rows_;
   Keep keep_;
   State state_;
