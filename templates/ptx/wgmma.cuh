@@ -17,8 +17,8 @@ KDA_DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// A place in shared memory in the units of descriptors, of which each is then one addition of 64
-// bits away; put together from two words it takes three instructions.
+// A place in shared memory in the units of descriptors.  Each of these is one addition of 64 bits
+// away from it; put together from two words it takes three instructions.
 struct WgmmaPlace {
   u64 units;
 
@@ -32,7 +32,7 @@ struct WgmmaPlace {
 
   KDA_DEVICE WgmmaPlace operator+(u32 bytes) const {
     WgmmaPlace place = *this;
-    place.units += bytes / 16;
+    place.units += bytes >> 4;
     return place;
   }
 };
@@ -44,16 +44,18 @@ struct WgmmaTile {
   // row_bytes is the tile's swizzle width.  leading and stride in bytes: for rows along k, stride
   // is 8 rows and leading unused; for rows along n (down), leading is one panel and stride 8 rows.
   KDA_DEVICE WgmmaTile(WgmmaPlace place, u32 row_bytes, u32 leading, u32 stride)
-      : first(place.units +
-              (static_cast<u64>(stride >> 4 |
-                                (row_bytes == 128 ? 1U : (row_bytes == 64 ? 2U : 3U)) << 30)
-                   << 32 |
-               leading >> 4 << 16)) {}
+      : first(place.units + layout(row_bytes, leading, stride)) {}
   KDA_DEVICE WgmmaTile(u32 address, u32 row_bytes, u32 leading, u32 stride)
       : WgmmaTile(WgmmaPlace(address), row_bytes, leading, stride) {}
 
   // The descriptor of the operand that starts `bytes` further.
   KDA_DEVICE u64 at(u32 bytes) const { return first + (bytes >> 4); }
+
+ private:
+  static KDA_DEVICE u64 layout(u32 row_bytes, u32 leading, u32 stride) {
+    const u32 swizzle = row_bytes == 128 ? 1 : (row_bytes == 64 ? 2 : 3);
+    return static_cast<u64>(stride >> 4 | swizzle << 30) << 32 | leading >> 4 << 16;
+  }
 };
 
 // down: B's rows run along n instead of k.  sign: -1 takes A's negative.  accumulate: 0 overwrites

@@ -116,7 +116,8 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     hold(s);
     ptx::wgmma_fence();
     write_state<Chain>(s, r_operand, factors + slot.image.ak);
-    if constexpr (Chain::writes_twice) write_state<Chain>(s, r_operand, factors + slot.image.ak_rest);
+    if constexpr (Chain::writes_twice)
+      write_state<Chain>(s, r_operand, factors + slot.image.ak_rest);
     ptx::wgmma_commit();
     const ptx::WgmmaTile aq(factors + slot.image.aq, Square::row_bytes, 0, 8 * Square::row_bytes);
 #pragma unroll

@@ -12,14 +12,18 @@ namespace kda::fused {
 template <class Maker>
 KDA_DEVICE void make_by(char* shared, const Pair& pair, const abi::fused::Args& args,
                         const Line& line) {
-  Maker maker(shared, Group::number());
-  maker.begin(args.in, line);
+  Maker first(shared, Group::number());
+  first.begin(args.in, line);
   u32 round = 0;
   typename Maker::Raw raw;
-  maker.load_first(pair, args, raw);
+  first.load_first(pair, args, raw);
 #pragma unroll 1
-  while (maker.memory.places[round].rows != 0) {
-    // What follows from it is found anew for each chunk: no register is left to hold it.
+  while (first.memory.places[round].rows != 0) {
+    // What follows from thread and group is found anew for each chunk: no register is left to hold
+    // it.
+    int group = first.group;
+    asm volatile("" : "+r"(group));
+    Maker maker(shared, group);
     maker.thread = static_cast<int>(ptx::thread_now() % Group::threads);
     maker.make(pair, args, line, raw, round);
     round ^= 1;

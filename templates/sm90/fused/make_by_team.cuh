@@ -83,12 +83,13 @@ class ByTeam : teams::Solve {
     make_writers(
         kk, qk,
         [&] {
-          if (own == 0) pair.push_rows(number, memory.number, round);
-          __syncwarp();
           Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
           next_beta = slabs::load_beta(own, in, next);
           prefetch_tile(in, next);
           prefetch_values(static_cast<int>(own), in, next);
+          // Last, as it may have to wait.
+          if (own == 0) pair.push_rows(number, memory.number, round);
+          __syncwarp();
         },
         [&] {
           if (warp == 1) notes_->beta[own] = slabs::write_strength(own, next_beta, next);

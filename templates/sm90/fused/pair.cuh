@@ -9,8 +9,8 @@
 #include "abi/fused.h"
 #include "ptx/cluster.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/shared_words.cuh"
 #include "sm90/factors/group.cuh"
-#include "sm90/slabs/load.cuh"
 
 namespace kda::fused {
 

@@ -1,12 +1,12 @@
 // Rows of v and o of the block's 64 V columns.  Beside teams there are three places that chunks
 // take in turn: v comes to one two chunks ahead, o is left there in its stead and goes a chunk
-// later. Beside groups v comes a chunk ahead, and o leaves from a place of its own.  Whole chunks
+// later.  Beside groups v comes a chunk ahead, and o leaves from a place of its own.  Whole chunks
 // go by the copy engine, of which one thread or two take care; what it cannot take goes by hand,
 // element by element.  Rows of 128 bytes, their 16-byte units exchanged by the row as the engine
 // does it, so that transposed reads of a column of units meet every bank.
 #pragma once
 
-#include "base/tensor.cuh"
+#include "abi/tensors.h"
 #include "ptx/barrier.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/elect.cuh"
@@ -169,7 +169,7 @@ class Rows {
   }
   // Tokens of a chunk so many after the one at hand.
   KDA_DEVICE int rows_of_chunk(int after) const { return chunks_ > after + 1 ? chunk : rest_; }
-  // v of such a chunk, fewer than `places` after.
+  // v of such a chunk, whose place is free.
   KDA_DEVICE void bring(int after) const {
     // What has been written there by hand: v, or o that has left so.
     if (shape.varlen || (in_place && shape.state_pool)) ptx::fence_async_proxy();

@@ -112,8 +112,8 @@ class Walk {
           if (rows_.stops()) break;
         }
         begin(chunk);
-        has_begun =
-            args_.in.sequences;  // never 0, which ptxas cannot know: one text for all chunks
+        // Never 0, which ptxas cannot know: so all chunks share one text.
+        has_begun = args_.in.sequences;
       }
       if (rows_.asks_for_hands()) rows_.by_hand(thread_);
     } while (rows_.left() > 0);

@@ -2,7 +2,7 @@
 // element where it does not take the tensors' layout.
 #pragma once
 
-#include "base/tensor.cuh"
+#include "abi/tensors.h"
 #include "ptx/bulk.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/mbarrier.cuh"
