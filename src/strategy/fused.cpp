@@ -41,21 +41,23 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 
-// Teams where they serve (src/README.md).  With checkpoints two groups of four warps, which leave
-// one room in shared memory, from where it goes while the walk goes on; where they are rarer three,
-// and teams where they are rare.  Measured on an H200, by slabs, 64 heads of 8192 tokens with a
-// checkpoint every 64, 128 and 256: two groups 410, 375 and 359 us, three 487, 398 and 354, teams
-// 453, 395 and 376; not by slabs two and three took 405 and 402 every 128.  From where teams are
-// faster than three groups has not been measured.  Where checkpoints go from registers the walk
-// takes longer than three groups need to make what it walks, and two are less in its way (481 us
-// for 497).  K = 64, where three groups and teams leave one room, too, has not been timed.
+// Teams where they serve (src/README.md), however often checkpoints come: 64 heads of 8192 tokens
+// with one every 64, 128, 256, 512 and 1024 took them 400, 364, 346, 331 and 330 us on an H200, two
+// groups of four warps 414, 386, 374, 362 and 360, three 485, 414, 359, 332 and 326.  But two
+// groups for bf16 states with checkpoints, as teams spill there (104 bytes in packs).  Where teams
+// do not serve three groups; or two, which leave a checkpoint room in shared memory, from where it
+// goes while the walk goes on, where they come often (by earlier templates 405 and 402 us every
+// 128).
 tunable::Values defaults(const Problem& problem, const device::Device&) {
-  constexpr int kRarely = 1024;  // tokens
-  const bool slabs = makes_slabs(problem);
-  const int often = slabs ? 192 : 96;
+  constexpr int kOften = 96;  // tokens
   const int every = problem.checkpoint_tokens;
-  int groups = slabs ? 4 : 3;
-  if (every > 0 && every < kRarely) groups = every <= often ? 2 : 3;
+  const bool wide = problem.state_type == DType::f32;
+  int groups = 3;
+  if (makes_slabs(problem)) {
+    groups = every == 0 || wide ? 4 : 2;
+  } else if (every > 0 && every <= kOften) {
+    groups = 2;
+  }
   return tunable::values_of(Tuning{.groups = groups}, abi::fused::tunables);
 }
 
@@ -205,33 +207,32 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 }
 
 // What checkpoints add to a part: where they leave by the copy engine 0.56 us each, of boxes of 8
-// KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3 (measured on an H200, 64 heads of
-// 8192 tokens, one every 64, less what two groups for three take; by teams 1.2 to 2.2, more where
-// they are rarer).
+// KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3, by teams 0.8 (measured on an H200,
+// 64 heads of 8192 tokens, one every 64; 1.0 to 1.4 where they are rarer).
 double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
   const abi::Shape shape = problem::shape_of(problem);
   const bool leaves = abi::fused::layout(shape, tuning.groups).kept != 0;
-  const double stored = abi::fused::by_teams(tuning.groups) ? 1.5 : 1.3;
+  const double stored = abi::fused::by_teams(tuning.groups) ? 0.8 : 1.3;
   const double each = leaves ? 0.08 + 5.9e-5 * abi::state_box::bytes(shape) : stored;
   return each * checkpoints_of(problem, longest_length(problem));
 }
 
 // Microseconds of a pair: a chunk of K = 128, and what a part takes beside its chunks, its state in
 // and out.  busy: the share of the pairs that have a part; the clock falls as they are more.
-// Measured on an H200: by teams 4, 32 and 64 heads of 8192 tokens take 282, 288 and 296 to 312 us,
-// 64 of 8 x 1024 327 to 334, 16 of 32 x 64 tokens 52; by three groups 64 heads take 314 and 350,
+// Measured on an H200: by teams 4, 32 and 64 heads of 8192 tokens take 275, 279 and 301 to 311 us,
+// 64 of 8 x 1024 314 to 321, 16 of 32 x 64 tokens 52; by three groups 64 heads took 314 and 350,
 // not by slabs some 372 and 417.
 struct Costs {
   double step, part;
 };
 Costs costs_of(const Problem& problem, const Tuning& tuning, double busy) {
-  if (abi::fused::by_teams(tuning.groups)) return {.step = 1.04 + 0.1 * busy * busy, .part = 2.8};
+  if (abi::fused::by_teams(tuning.groups)) return {.step = 1.02 + 0.1 * busy * busy, .part = 2.8};
   const double slower = tuning.groups == 3 ? 0.0 : 0.14;
   return {.step = (makes_slabs(problem) ? 1.18 : 1.45) + slower, .part = 4.0};
 }
 
 // A pair's parts.  Where they leave some pair with far more than others they are cut, and a chunk
-// takes longer (96 heads, by teams 467 to 477 us; not by slabs 555, uncut 733;
+// takes longer (96 heads, by teams 423 to 458 us; not by slabs 555, uncut 733;
 // sm90/fused/stream.cuh).
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
@@ -240,7 +241,7 @@ double estimate(const Problem& problem, const device::Device& device,
                        static_cast<double>(pairs_of(device));
   const Costs costs = costs_of(problem, tuning, std::min(parts, 1.0));
   const double step = costs.step * problem.key_dim / 128;
-  const double longer = abi::fused::by_teams(tuning.groups) ? 1.07 : 1.1;
+  const double longer = abi::fused::by_teams(tuning.groups) ? 1.04 : 1.1;
   const double longest = std::ceil(longest_length(problem) / abi::factors::chunk);
   const double kept = checkpoints_microseconds(problem, tuning);
   if (is_mixed(problem)) {  // the others are as good as nothing but states

@@ -393,17 +393,19 @@ TEST_CASE("fused makes slabs where the gate keeps decays in range", "[strategy]"
     CHECK_FALSE(by_slabs(words));
 }
 
-TEST_CASE("fused leaves many checkpoints, by two groups where they are dense", "[strategy]") {
+TEST_CASE("fused leaves many checkpoints, without teams by two groups where they are dense",
+          "[strategy]") {
   const auto tuning = [](const std::string& words) {
     return tunable::to_text(fused.defaults(problem_in_words(words), h200()));
   };
   const std::string pool = "T=8192 pool=1 h0=1 ht=1 ";
-  CHECK(tuning(pool + "H=64") == "groups=4");
+  for (const char* every : {"", "checkpoint=64", "checkpoint=256", "checkpoint=1024"})
+    CHECK(tuning(pool + "H=64 " + every) == "groups=4");
+  CHECK(tuning(pool + "H=64 state=bf16") == "groups=4");
+  CHECK(tuning(pool + "H=64 state=bf16 checkpoint=64") == "groups=2");
   CHECK(tuning(pool + "H=64 g=f32") == "groups=3");
-  CHECK(tuning(pool + "H=64 checkpoint=64") == "groups=2");
-  CHECK(tuning(pool + "H=64 checkpoint=128") == "groups=2");
-  CHECK(tuning(pool + "H=64 checkpoint=256") == "groups=3");
-  CHECK(tuning(pool + "H=64 checkpoint=1024") == "groups=4");
+  CHECK(tuning(pool + "H=64 g=f32 checkpoint=64") == "groups=2");
+  CHECK(tuning(pool + "H=64 g=f32 checkpoint=128") == "groups=3");
   for (const char* words : {"H=64", "H=96", "H=64 N=8", "H=16 HV=64"})
     for (const char* every : {" checkpoint=64", " checkpoint=512"}) {
       INFO(words << every);
@@ -492,28 +494,31 @@ TEST_CASE("fused composes where it serves", "[strategy]") {
 // took 2% to 4% longer for it.
 TEST_CASE("fused does not spill", "[strategy][compile]") {
   const Scratch cache;
-  std::vector<Problem> problems;
-  for (const char* words :
-       {"varlen=1", "layout=key_first", "state=bf16 varlen=1 slots=i64", "V=256"})
-    problems.push_back(
-        problem_in_words(std::string("T=8192 H=64 pool=1 h0=1 ht=1 checkpoint=64 ") + words));
-  for (const char* words : {"varlen=1", "N=8", "K=64", "g=f16 beta=f32"})
-    problems.push_back(problem_in_words(std::string("T=8192 H=64 ") + words));
-  for (const char* tuning : {"groups=4", "groups=2", "groups=3"}) {
+  const auto check = [&](const std::string& gate, const std::string& tuning) {
+    std::vector<Problem> problems;
+    for (const char* words :
+         {"varlen=1", "layout=key_first", "state=bf16 varlen=1 slots=i64", "V=256"})
+      problems.push_back(
+          problem_in_words("T=8192 H=64 pool=1 h0=1 ht=1 checkpoint=64 " + gate + words));
+    for (const char* words : {"varlen=1", "N=8", "K=64", "beta=f32", "state=bf16 varlen=1"})
+      problems.push_back(problem_in_words("T=8192 H=64 " + gate + words));
     const auto plans = plan::make_all(
         problems,
         {.target = "sm_90a", .cache_dir = cache.path(), .strategy = "fused", .tuning = tuning});
     for (const auto& plan : plans) {
-      INFO(tuning << ": " << plan.status().message());
+      INFO(gate << tuning << ": " << plan.status().message());
       REQUIRE(plan);
       for (const program::Kernel& kernel : (*plan)->program.kernels)
         CHECK(kernel.resources.spill_bytes == 0);
     }
-    // But for teams.
-    if (tuning == std::string("groups=4")) {
-      problems.push_back(problem_in_words("T=8192 H=64 g=f32 varlen=1"));
-    }
-  }
+  };
+  // By default teams, but two groups for checkpoints of bf16 states; three where teams do not
+  // serve.
+  check("g=f16 ", "");
+  check("", "");
+  check("", "groups=2");
+  check("g=f32 ", "groups=2");
+  check("g=f32 ", "groups=3");
 }
 
 TEST_CASE("fused, sequences of every length", "[gpu][fused]") {
