@@ -43,13 +43,14 @@ tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 
 // Teams where they serve (src/README.md), however often checkpoints come: 64 heads of 8192 tokens
 // with one every 64, 128, 256, 512 and 1024 took them 400, 364, 346, 331 and 330 us on an H200, two
-// groups of four warps 414, 386, 374, 362 and 360, three 485, 414, 359, 332 and 326.  But two
-// groups for bf16 states with checkpoints, as teams spill there (104 bytes in packs).  Where teams
-// do not serve three groups; or two, which leave a checkpoint room in shared memory, from where it
-// goes while the walk goes on, where they come often (by earlier templates 405 and 402 us every
-// 128).
+// groups of four warps 414, 386, 374, 362 and 360, three 485, 414, 359, 332 and 326; with K = 64
+// and one every 64, 128 and 256 teams 260, 236 and 225, two groups 280, 264 and 257.  But two
+// groups for bf16 states with checkpoints, where teams spill: 377, 370 and 366 us for 426, 374 and
+// 348. Where teams do not serve three groups; or two, which leave a checkpoint room in shared
+// memory, from where it goes while the walk goes on, where they come often: g in f32, one every 64
+// and 128, 483 and 445 us for 524 and 450.
 tunable::Values defaults(const Problem& problem, const device::Device&) {
-  constexpr int kOften = 96;  // tokens
+  constexpr int kOften = 128;  // tokens
   const int every = problem.checkpoint_tokens;
   const bool wide = problem.state_type == DType::f32;
   int groups = 3;

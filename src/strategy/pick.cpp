@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "strategy/expected.hpp"
 #include "strategy/table.hpp"
 
 namespace kda::strategy {
@@ -84,7 +85,7 @@ Result<Composed> compose_nearest(const Problem& problem, const device::Device& d
   for (Values& tuning : tunable::enumerate(strategy.space())) {
     const int away = distance(candidate.tuning, tuning, *fixed);
     if (away <= 0) continue;
-    const double microseconds = strategy.estimate(problem, device, tuning);
+    const double microseconds = expected_microseconds(strategy, problem, device, tuning);
     const std::int64_t apart = gap(candidate.tuning, tuning);
     others.push_back({away, microseconds, apart, std::move(tuning)});
   }
@@ -106,9 +107,11 @@ bool is_promising(const Problem& problem, const device::Device& device,
   double best = std::numeric_limits<double>::infinity();
   for (const Strategy* strategy : strategies) {
     if (!strategy->applicable(problem, device)) continue;
-    best = std::min(best, strategy->estimate(problem, device, strategy->defaults(problem, device)));
+    best = std::min(best, expected_microseconds(*strategy, problem, device,
+                                                strategy->defaults(problem, device)));
   }
-  return preferred.strategy->estimate(problem, device, preferred.tuning) <= kSlack * best;
+  return expected_microseconds(*preferred.strategy, problem, device, preferred.tuning) <=
+         kSlack * best;
 }
 
 }  // namespace
@@ -138,7 +141,7 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
       unknown_tuning = tuning.status();
       continue;
     }
-    const double microseconds = strategy->estimate(problem, device, *tuning);
+    const double microseconds = expected_microseconds(*strategy, problem, device, *tuning);
     candidates.push_back({strategy, *std::move(tuning), microseconds, first});
   }
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -162,7 +165,7 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
     }
     const bool as_given = candidate.preferred && composed->tuning == preferred.tuning;
     picked = Pick{candidate.strategy,
-                  candidate.strategy->estimate(problem, device, composed->tuning),
+                  expected_microseconds(*candidate.strategy, problem, device, composed->tuning),
                   std::move(composed->recipe),
                   as_given,
                   {}};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "strategy/expected.hpp"
 #include "strategy/pick.hpp"
 #include "strategy/table.hpp"
 
@@ -82,7 +83,8 @@ Result<Listing> list_candidates(const Problem& problem, const device::Device& de
       }
       recipe->strategy = pick->strategy->name;
       recipe->tuning = tuning;
-      const double expected = pick->strategy->estimate(problem, device, tuning);
+      const double expected =
+          strategy::expected_microseconds(*pick->strategy, problem, device, tuning);
       listing.candidates.push_back(
           {{pick->strategy->name, std::move(tuning)}, *std::move(recipe), expected, false});
     }

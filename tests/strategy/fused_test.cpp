@@ -405,7 +405,8 @@ TEST_CASE("fused leaves many checkpoints, without teams by two groups where they
   CHECK(tuning(pool + "H=64 state=bf16 checkpoint=64") == "groups=2");
   CHECK(tuning(pool + "H=64 g=f32") == "groups=3");
   CHECK(tuning(pool + "H=64 g=f32 checkpoint=64") == "groups=2");
-  CHECK(tuning(pool + "H=64 g=f32 checkpoint=128") == "groups=3");
+  CHECK(tuning(pool + "H=64 g=f32 checkpoint=128") == "groups=2");
+  CHECK(tuning(pool + "H=64 g=f32 checkpoint=256") == "groups=3");
   for (const char* words : {"H=64", "H=96", "H=64 N=8", "H=16 HV=64"})
     for (const char* every : {" checkpoint=64", " checkpoint=512"}) {
       INFO(words << every);
