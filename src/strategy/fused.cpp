@@ -46,7 +46,7 @@ tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 // groups of four warps 414, 386, 374, 362 and 360, three 485, 414, 359, 332 and 326; with K = 64
 // and one every 64, 128 and 256 teams 260, 236 and 225, two groups 280, 264 and 257.  But two
 // groups for bf16 states with checkpoints, where teams spill: 377, 370 and 366 us for 426, 374 and
-// 348. Where teams do not serve three groups; or two, which leave a checkpoint room in shared
+// 348.  Where teams do not serve three groups; or two, which leave a checkpoint room in shared
 // memory, from where it goes while the walk goes on, where they come often: g in f32, one every 64
 // and 128, 483 and 445 us for 524 and 450.
 tunable::Values defaults(const Problem& problem, const device::Device&) {
