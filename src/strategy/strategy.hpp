@@ -24,7 +24,8 @@ struct Strategy {
   // which limit; never compiles.
   Result<compose::Recipe> (*compose)(const Problem&, const device::Device&, const tunable::Values&);
 
-  // Expected GPU microseconds at max_tokens: orders candidates, promises nothing.
+  // Expected GPU microseconds at max_tokens, of sequences as long as lengths.hpp takes them to be;
+  // candidates are ordered by what expected.hpp makes of it.
   double (*estimate)(const Problem&, const device::Device&, const tunable::Values&);
 };
 

@@ -5,7 +5,8 @@
 
 namespace kda::ptx {
 
-// Whether this lane is it; all lanes of the warp ask at once.
+// Whether this lane is it, the same one every time, so that it may wait for its own bulk copies;
+// all lanes of the warp ask at once.
 KDA_DEVICE bool elect() {
   u32 r;
   asm volatile(
