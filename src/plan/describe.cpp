@@ -4,6 +4,7 @@
 #include "device/family.hpp"
 #include "plan/plan.hpp"
 #include "problem/problem.hpp"
+#include "strategy/expected.hpp"
 
 namespace kda::plan {
 
@@ -42,6 +43,9 @@ std::string describe(const Plan::Impl& plan) {
       choice.strategy->name, name_of(choice.strategy_origin), choice.microseconds,
       plan.problem.max_tokens, tunable::to_text(plan.program.recipe.tuning),
       name_of(choice.tuning_origin));
+  if (const std::string lengths = strategy::expected_of_what(plan.problem); !lengths.empty()) {
+    text += fmt::format("lengths    {}\n", lengths);
+  }
   if (!choice.evidence.empty()) text += fmt::format("evidence   {}\n", choice.evidence);
   if (!choice.passed_over.empty()) {
     text += fmt::format("passed by  {}\n", fmt::join(choice.passed_over, "; "));

@@ -1,5 +1,7 @@
 #include "strategy/expected.hpp"
 
+#include <fmt/format.h>
+
 #include "strategy/lengths.hpp"
 
 namespace kda::strategy {
@@ -14,6 +16,15 @@ bool may_be_mixed(const Problem& problem) {
 }
 
 }  // namespace
+
+std::string expected_of_what(const Problem& problem) {
+  if (!may_be_mixed(problem)) return {};
+  return fmt::format(
+      "{:.0f} tokens a sequence on the average may be short prompts, or a prefill and decodes: "
+      "what "
+      "is expected is the mean of both; mixed_lengths (mixed=1) says that it is the latter",
+      mean_length(problem));
+}
 
 // What may be either counts as half of each: by its mean length alone 256 decodes and 8192 tokens
 // of 16 heads went by `fused`, 540 us on an H200 where `chunk_wgmma` takes 390.  Packs that are

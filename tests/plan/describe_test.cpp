@@ -43,4 +43,17 @@ TEST_CASE("a plan describes itself to people", "[plan]") {
                                   "bytes spilled, 1024 + 20480 bytes of shared memory (static + "
                                   "dynamic), compiled in 312 ms"));
   CHECK_THAT(text, test::contains("from the disk cache (compiled in 312 ms)"));
+  CHECK_THAT(text, !test::contains("lengths "));
+}
+
+TEST_CASE("a plan says where its times expected are no run's", "[plan]") {
+  plan::Choice choice{};
+  choice.strategy = strategy::find("chunk");
+  const Plan::Impl plan{
+      *problem::complete({.heads = 8, .max_tokens = 1024, .max_sequences = 64, .varlen = true}),
+      *device::parse("h200"),
+      std::move(choice),
+      {}};
+  CHECK_THAT(plan::describe(plan),
+             test::contains("lengths    16 tokens a sequence on the average"));
 }

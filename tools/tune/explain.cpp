@@ -8,6 +8,7 @@
 #include "cache/survey.hpp"
 #include "cli/failure.hpp"
 #include "problem/problem.hpp"
+#include "strategy/expected.hpp"
 #include "strategy/table.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
@@ -114,6 +115,9 @@ int explain(const Request& request) {
   document.say(fmt::format("device   {}{}", target.device.name,
                            target.device.present() ? "" : " (named, not present)"));
   if (!choice.evidence.empty()) document.say("evidence " + choice.evidence);
+  if (const std::string lengths = strategy::expected_of_what(subject.problem); !lengths.empty()) {
+    document.say("lengths  " + lengths);
+  }
   document.add("candidates", candidates(subject, target, options, choice), kCandidates);
   Json kernels = Json::array(), fields = Json::array(), near = Json::array();
   std::optional<std::vector<cache::Stored>> entries;
