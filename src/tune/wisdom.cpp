@@ -144,6 +144,7 @@ Wisdom::Wisdom(const std::string& directory, const std::string& cache_dir, env::
 Wisdom::~Wisdom() = default;
 
 const std::string& Wisdom::directory() const noexcept { return impl_->root; }
+bool Wisdom::keeps() const noexcept { return impl_->writes; }
 std::uint64_t Wisdom::generation() const noexcept { return impl_->generation; }
 
 std::optional<Hint> Wisdom::find(const Problem& problem, const device::Device& device,

@@ -79,6 +79,8 @@ class Wisdom {
   std::uint64_t generation() const noexcept;
 
   const std::string& directory() const noexcept;
+  // Whether add() keeps records there, too: not where mode or a missing home forbids it.
+  bool keeps() const noexcept;
 
  private:
   struct Impl;

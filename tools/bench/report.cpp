@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/failure.hpp"
+#include "cli/text_file.hpp"
 #include "problem/problem.hpp"
 
 namespace kda::bench {
@@ -177,7 +178,7 @@ std::span<const Column> columns(const Request& request) {
 void print(const Json& rows, std::span<const Column> columns, const Request& request) {
   const auto write = [&](const std::string& path, cli::Format format) {
     if (!path.empty()) {
-      cli::must(cli::write_text(path, cli::render(rows, columns, format), request.out));
+      cli::write_text(path, cli::render(rows, columns, format), request.out);
     }
   };
   write(request.json, cli::Format::json);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/failure.hpp"
+#include "cli/text_file.hpp"
 
 namespace kda::cli {
 
@@ -19,8 +20,16 @@ Document::Document(const Output& output)
 
 Document::~Document() = default;
 
+void Document::keep(const std::string& section, const Json& rows) {
+  std::string name = section;
+  for (int number = 2; parts_->sections.contains(name); ++number) {
+    name = fmt::format("{} ({})", section, number);
+  }
+  parts_->sections[name] = rows;
+}
+
 void Document::add(const std::string& section, const Json& rows, std::span<const Column> columns) {
-  parts_->sections[section] = rows;
+  keep(section, rows);
   if (!for_people()) return;
   if (!text_.empty()) text_ += "\n";
   text_ += format_ == Format::md ? fmt::format("## {}\n\n", section) : fmt::format("{}\n", section);
@@ -32,10 +41,15 @@ void Document::say(const std::string& line) {
   text_ += line + "\n";
 }
 
+void Document::tell(const std::string& section, const Json& rows, const std::string& sentence) {
+  keep(section, rows);
+  if (for_people()) say(sentence);
+}
+
 void Document::print() const {
   std::string text = text_;
   if (format_ == Format::json) {
-    text = parts_->sections.dump(2) + "\n";
+    text = parts_->sections.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   } else if (format_ == Format::jsonl || format_ == Format::csv) {
     Json all = Json::array();
     for (const auto& [name, rows] : parts_->sections.items()) {
@@ -46,7 +60,7 @@ void Document::print() const {
     }
     text = render(all, {}, format_);
   }
-  must(write_text(output_.file, text, output_.out));
+  write_text(output_.file, text, output_.out);
 }
 
 }  // namespace kda::cli

@@ -27,9 +27,12 @@ class Document {
   Document(const Document&) = delete;
   Document& operator=(const Document&) = delete;
 
+  // A section of a name that is there already gets a number behind it.
   void add(const std::string& section, const Json& rows, std::span<const Column> columns);
   // A line for people: shown by table and md only.
   void say(const std::string& line);
+  // Rows for programs, of which people get the sentence.
+  void tell(const std::string& section, const Json& rows, const std::string& sentence);
   // table or md
   bool for_people() const { return format_ == Format::table || format_ == Format::md; }
   // Throws Failure where it cannot be written.
@@ -37,6 +40,8 @@ class Document {
 
  private:
   const Output& output_;
+  void keep(const std::string& section, const Json& rows);
+
   Format format_;
   std::string text_;  // table and md
   struct Parts;       // every format

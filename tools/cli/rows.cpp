@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -180,7 +177,7 @@ std::string json(const Json& rows, bool array) {
   for (const Json& row : rows) {
     if (array && !text.empty()) text += ",";
     if (array || !text.empty()) text += "\n";
-    text += row.dump();
+    text += row.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   return array ? "[" + text + "\n]\n" : text + "\n";
 }
@@ -210,26 +207,6 @@ std::string render(const Json& rows, std::span<const Column> columns, Format for
       break;
   }
   return table(rows, columns, false);
-}
-
-Status write_text(const std::string& path, const std::string& text, std::FILE* out) {
-  if (path == "-") {
-    std::fwrite(text.data(), 1, text.size(), out);
-    std::fflush(out);
-    return {};
-  }
-  const std::string aside = fmt::format("{}.{}.new", path, getpid());
-  const auto refused = [&](const char* what) {
-    const std::string message = fmt::format("{} {}: {}", what, path, std::strerror(errno));
-    std::remove(aside.c_str());
-    return Status(Code::invalid_argument, message);
-  };
-  std::FILE* file = std::fopen(aside.c_str(), "w");
-  if (file == nullptr) return refused("cannot open");
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) return refused("cannot write");
-  if (std::rename(aside.c_str(), path.c_str()) != 0) return refused("cannot rename to");
-  return {};
 }
 
 }  // namespace kda::cli

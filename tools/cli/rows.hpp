@@ -1,7 +1,6 @@
 // Results as rows of named values, and the ways to print them.
 #pragma once
 
-#include <cstdio>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -29,8 +28,5 @@ Result<Format> parse_format(std::string_view name);
 // table leaves out a column that no row fills.
 // json: one array, a row a line; csv: nested names are joined by dots, lists by blanks.
 std::string render(const Json& rows, std::span<const Column> columns, Format format);
-
-// Writes text to the file, or to `out` when path is "-".  A file appears whole or not at all.
-Status write_text(const std::string& path, const std::string& text, std::FILE* out);
 
 }  // namespace kda::cli

@@ -9,6 +9,7 @@
 #include "cache/survey.hpp"
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
+#include "cli/text_file.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
 #include "tune/entry_row.hpp"
@@ -134,7 +135,7 @@ int bundle_create(const Request& request) {
       request.from_cache ? cached(request) : compiled(request, left_out);
   if (files.empty()) throw cli::Failure(cli::kFailed, "there is no kernel to put into a bundle");
   const std::string bundle = cache::encode_bundle(files);
-  must(cli::write_text(request.bundle_file, bundle, request.output.out));
+  cli::write_text(request.bundle_file, bundle, request.output.out);
 
   const auto written = opened(request);
   Json damaged = Json::array();

@@ -79,7 +79,9 @@ std::size_t remove_all(const std::vector<std::string>& paths) {
 
 int cache_path(const Request& request) {
   const std::string directory = named_directory(request);
-  must(cli::write_text(request.output.file, directory + "\n", request.output.out));
+  cli::Document document(request.output);
+  document.tell("path", Json::array({{{"path", directory}}}), directory);
+  document.print();
   return directory.empty() ? cli::kFailed : cli::kOk;
 }
 

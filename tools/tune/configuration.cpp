@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/env.hpp"
 #include "cli/failure.hpp"
 #include "cli/suites.hpp"
 #include "cli/words.hpp"
@@ -76,9 +77,17 @@ std::vector<kda::Options> choices_of(const Request& request) {
       kda::Options& options = choices.emplace_back();
       options.strategy = name;
       options.tuning = tuning;
+      options.cache_dir = request.cache_dir;  // beside which measurements lie
     }
   }
   return choices;
+}
+
+std::string why_not_kept(const tune::Wisdom& wisdom) {
+  if (wisdom.keeps()) return {};
+  if (wisdom.directory().empty()) return "there is no directory for measurements; set HOME";
+  return fmt::format("KDA_CACHE is {}, and {} is not written", base::env::get("KDA_CACHE"),
+                     wisdom.directory());
 }
 
 Result<plan::Choice> choose(const cli::Subject& subject, const Target& target,

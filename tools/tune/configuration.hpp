@@ -8,6 +8,7 @@
 #include "device/device.hpp"
 #include "plan/choose.hpp"
 #include "tune/request.hpp"
+#include "tune/wisdom.hpp"
 
 namespace kda::tune_tool {
 
@@ -27,6 +28,9 @@ cli::Subject problem_of(const Request& request);
 // The strategy and tuning of each configuration asked for: lists expanded, empty as the planner
 // chooses.  every_tuning: each strategy's whole space.
 std::vector<kda::Options> choices_of(const Request& request);
+
+// Why measurements taken now would be gone with the process; empty: they are kept.
+std::string why_not_kept(const tune::Wisdom& wisdom);
 
 // As Plan::make would choose.
 Result<plan::Choice> choose(const cli::Subject& subject, const Target& target,

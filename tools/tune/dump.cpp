@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cli/failure.hpp"
+#include "cli/text_file.hpp"
 #include "compose/source.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
@@ -119,7 +120,7 @@ int dump(const Request& request) {
     }
   }
   if (request.output.format == "table" && !text.empty()) {
-    must(cli::write_text(request.output.file, text, request.output.out));
+    cli::write_text(request.output.file, text, request.output.out);
     return cli::kOk;
   }
   cli::Document document(request.output);

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/failure.hpp"
+#include "cli/text_file.hpp"
 #include "tune/commands.hpp"
 #include "tune/plot_page.hpp"
 
@@ -10,7 +11,7 @@ namespace kda::tune_tool {
 void write_plot(const std::vector<std::string>& journals, const std::string& file, std::FILE* out) {
   std::vector<tune::JournalContents> searches;
   for (const std::string& path : journals) searches.push_back(cli::must(tune::read_journal(path)));
-  cli::must(cli::write_text(file, plot_page(searches), out));
+  cli::write_text(file, plot_page(searches), out);
 }
 
 int plot(const Request& request) {

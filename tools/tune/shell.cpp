@@ -6,6 +6,7 @@
 #include "cli/failure.hpp"
 #include "cli/manual.hpp"
 #include "cli/presets.hpp"
+#include "cli/text_file.hpp"
 #include "device/device.hpp"
 #include "reference/cases.hpp"
 #include "strategy/table.hpp"
@@ -56,7 +57,7 @@ bool run_shell_command(const CLI::App& app, const Request& request) {
   } else {
     return false;
   }
-  cli::must(cli::write_text("-", text, request.output.out));
+  cli::write_text("-", text, request.output.out);
   return true;
 }
 

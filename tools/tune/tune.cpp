@@ -49,6 +49,10 @@ int tune(const Request& request) {
   const std::vector<cli::Subject> subjects = problems_of(request);
   if (!request.slice.empty()) return compile_slice(request, *device, subjects);
   (void)search_options_of(request);  // a wrong word ends here
+  const auto wisdom = tune::shared_wisdom(request.wisdom_dir, request.cache_dir);
+  if (const std::string why = why_not_kept(*wisdom); !why.empty()) {
+    fmt::print(request.output.err, "nothing will be recorded: {}\n", why);
+  }
   const InterruptScope scope;
   const Json rows = run_campaign(request, *device, devices_of(request, *device), subjects);
   cli::Document document(request.output);

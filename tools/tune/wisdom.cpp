@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "cli/failure.hpp"
+#include "cli/text_file.hpp"
+#include "strategy/table.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
 #include "tune/record_row.hpp"
@@ -33,15 +36,33 @@ std::shared_ptr<Wisdom> wisdom_of(const Request& request) {
 }
 
 std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  if (path == "-") {
-    for (int c = std::fgetc(stdin); c != EOF; c = std::fgetc(stdin)) text << static_cast<char>(c);
-    return text.str();
+  const auto refused = [&] {
+    return cli::Failure(cli::kBadCommand,
+                        fmt::format("{} cannot be read: {}", path, std::strerror(errno)));
+  };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> opened(
+      path == "-" ? nullptr : std::fopen(path.c_str(), "r"),
+      [](std::FILE* file) { return std::fclose(file); });
+  std::FILE* const file = path == "-" ? stdin : opened.get();
+  if (file == nullptr) throw refused();
+  std::string text;
+  char part[1 << 14];
+  while (const std::size_t count = std::fread(part, 1, sizeof(part), file)) {
+    text.append(part, count);
   }
-  std::ifstream file(path);
-  text << file.rdbuf();
-  if (!file) throw cli::Failure(cli::kBadCommand, path + " cannot be read");
-  return text.str();
+  if (std::ferror(file) != 0) throw refused();  // a directory opens, but cannot be read
+  return text;
+}
+
+tune::Import import(const std::string& file, const std::string& text, Wisdom& into, bool lenient) {
+  const auto import = tune::import_lines(text, into, lenient);
+  if (!import) throw cli::Failure(cli::kFailed, file + ": " + import.status().message());
+  return *import;
+}
+
+// One that keeps nothing.
+std::shared_ptr<Wisdom> in_memory() {
+  return std::make_shared<Wisdom>("", "", base::env::CacheMode::off);
 }
 
 // Of every source, or of the user's directory alone.
@@ -52,7 +73,7 @@ std::vector<Wisdom::Listed> records(const Wisdom& wisdom, bool own) {
 }
 
 void print_lines(const Request& request, const std::vector<Wisdom::Listed>& all) {
-  must(cli::write_text(request.output.file, tune::export_lines(all), request.output.out));
+  cli::write_text(request.output.file, tune::export_lines(all), request.output.out);
 }
 
 Json import_row(const std::string& file, const tune::Import& import) {
@@ -64,7 +85,9 @@ Json import_row(const std::string& file, const tune::Import& import) {
 
 int wisdom_path(const Request& request) {
   const std::string directory = wisdom_of(request)->directory();
-  must(cli::write_text(request.output.file, directory + "\n", request.output.out));
+  cli::Document document(request.output);
+  document.tell("path", Json::array({{{"path", directory}}}), directory);
+  document.print();
   return directory.empty() ? cli::kFailed : cli::kOk;
 }
 
@@ -104,11 +127,24 @@ int wisdom_show(const Request& request) {
 
 // What a plan for the problem would find, and how well it matches.
 int wisdom_find(const Request& request) {
+  const std::vector<Target> targets = targets_of(request, {});
+  if (targets.empty()) {
+    throw cli::Failure(cli::kBadCommand, "there is no device here; name one by --arch");
+  }
+  if (!request.tunings.empty()) {
+    throw cli::Failure(cli::kBadCommand,
+                       "--tuning: records are found by problem, device and strategy");
+  }
+  const std::string strategy = choices_of(request).front().strategy;
+  if (!strategy.empty() && strategy::find(strategy) == nullptr) {
+    throw cli::Failure(cli::kBadCommand,
+                       fmt::format("no strategy is called {}; kda-tune list shows them", strategy));
+  }
   const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
   Json rows = Json::array();
-  for (const Target& target : targets_of(request, {})) {
+  for (const Target& target : targets) {
     for (const cli::Subject& subject : problems_of(request)) {
-      const auto hint = wisdom->find(subject.problem, target.device);
+      const auto hint = wisdom->find(subject.problem, target.device, strategy);
       Json row = {{"problem", subject.name}, {"device", target.device.name}};
       row["found"] = hint ? tune::to_text(hint->candidate) + ": " + hint->words : "nothing";
       if (hint) row["match"] = name_of(hint->match);
@@ -128,11 +164,20 @@ int wisdom_export(const Request& request) {
 
 int wisdom_import(const Request& request) {
   const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
+  if (const std::string why = why_not_kept(*wisdom); !why.empty()) {
+    throw cli::Failure(cli::kFailed, "nothing was imported: " + why);
+  }
+  std::vector<std::string> texts;
+  for (const std::string& file : request.files) texts.push_back(text_of(file));
+  // All or none: the first file is not kept where the second one is refused.
+  const std::shared_ptr<Wisdom> trial = in_memory();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    (void)import(request.files[i], texts[i], *trial, request.lenient);
+  }
   Json rows = Json::array();
-  for (const std::string& file : request.files) {
-    const auto import = tune::import_lines(text_of(file), *wisdom, request.lenient);
-    if (!import) throw cli::Failure(cli::kFailed, file + ": " + import.status().message());
-    rows.push_back(import_row(file, *import));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::string& file = request.files[i];
+    rows.push_back(import_row(file, import(file, texts[i], *wisdom, request.lenient)));
   }
   cli::Document document(request.output);
   document.add("imported", rows, kImported);
@@ -141,12 +186,11 @@ int wisdom_import(const Request& request) {
 }
 
 int wisdom_merge(const Request& request) {
-  Wisdom together("", "", base::env::CacheMode::off);  // in memory alone
+  const std::shared_ptr<Wisdom> together = in_memory();
   for (const std::string& file : request.files) {
-    const auto import = tune::import_lines(text_of(file), together, request.lenient);
-    if (!import) throw cli::Failure(cli::kFailed, file + ": " + import.status().message());
+    (void)import(file, text_of(file), *together, request.lenient);
   }
-  print_lines(request, records(together, true));
+  print_lines(request, records(*together, true));
   return cli::kOk;
 }
 
@@ -174,8 +218,10 @@ int wisdom_prune(const Request& request) {
     now = must(tune::environment_of(must(device::parse("h200"))));
   }
   const int removed = must(tune::prune(*wisdom_of(request), request.prune, now));
-  must(cli::write_text(request.output.file, fmt::format("{} removed\n", removed),
-                       request.output.out));
+  cli::Document document(request.output);
+  document.tell("removed", Json::array({{{"removed", removed}}}),
+                fmt::format("{} removed", removed));
+  document.print();
   return cli::kOk;
 }
 

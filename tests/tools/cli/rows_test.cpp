@@ -1,11 +1,9 @@
 #include "cli/rows.hpp"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "support/catch.hpp"
-#include "support/scratch.hpp"
 
 using namespace kda;
 using cli::Format;
@@ -81,16 +79,4 @@ TEST_CASE("an unknown format names the known ones", "[tools]") {
   const auto format = cli::parse_format("xml");
   REQUIRE_FALSE(format);
   CHECK_THAT(format.status().message(), test::contains("table, json, jsonl, csv, md"));
-}
-
-TEST_CASE("a file is written whole, and a bad path says why", "[tools]") {
-  const test::Scratch scratch;
-  REQUIRE(cli::write_text(scratch / "rows.txt", "text\n", stdout).ok());
-  std::ifstream file(scratch / "rows.txt");
-  std::string line;
-  std::getline(file, line);
-  CHECK(line == "text");
-  const Status status = cli::write_text(scratch / "none/rows.txt", "text\n", stdout);
-  CHECK_FALSE(status.ok());
-  CHECK_THAT(status.message(), test::contains("No such file"));
 }

@@ -75,3 +75,70 @@ TEST_CASE("wisdom goes out, comes in, is merged and pruned", "[tools]") {
   CHECK(run({"compare", scratch / "a.jsonl", scratch / "c.jsonl"}).code == 0);
   CHECK(run({"compare", scratch / "a.jsonl"}).code == 2);
 }
+
+// The bug: import counted records as added that were kept nowhere: where KDA_CACHE forbids it, of a
+// directory named as a file, and of the files before one that is refused it kept some all the same.
+TEST_CASE("import keeps all that it counts, or says why not", "[tools]") {
+  const test::Scratch scratch;
+  const std::string good = scratch / "good.jsonl", bad = scratch / "bad.jsonl";
+  std::ofstream(good) << tune::to_json(test::record_of(test::problem_in_words("T=300 H=2")))
+                      << "\n";
+  std::ofstream(bad) << "damage\n";
+  {
+    const test::Environment read_only("KDA_CACHE", "ro");
+    const test::Ran ran = run({"wisdom", "import", good, "--wisdom-dir", scratch / "ro"});
+    CHECK(ran.code == 1);
+    CHECK_THAT(ran.err, test::contains("KDA_CACHE is ro"));
+  }
+  const test::Ran directory = run({"wisdom", "import", scratch.path()});
+  CHECK(directory.code == 2);
+  CHECK_THAT(directory.err, test::contains("Is a directory"));
+
+  const std::string both = scratch / "both";
+  CHECK(run({"wisdom", "import", good, bad, "--wisdom-dir", both}).code == 1);
+  CHECK(out_of({"wisdom", "export", "--own", "--wisdom-dir", both}).empty());
+  out_of({"wisdom", "import", good, "--wisdom-dir", both});
+  CHECK(lines_in(out_of({"wisdom", "export", "--own", "--wisdom-dir", both})) == 1);
+}
+
+// The bug: find answered of any strategy whichever was named, with "none" where there was no device
+// to ask for; and explain looked for measurements in the default directory, --cache-dir or not.
+TEST_CASE("find and explain ask for what was named, where it was named", "[tools]") {
+  const test::Scratch scratch;
+  const std::vector<std::string> find = {"wisdom", "find", "h64", "--arch", "h200"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  CHECK_THAT(out_of(with(find, {"--strategy", "chunk"})), test::contains("chunk chunk="));
+  CHECK(run(with(find, {"--strategy", "nosuch"})).code == 2);
+  CHECK(run(with(find, {"--tuning", "chunk=32"})).code == 2);
+
+  const tune::Record record = test::record_of(test::problem_in_words("T=8192 H=64 h0=1 ht=1"));
+  const test::Environment unset("KDA_WISDOM_DIR", nullptr);
+  REQUIRE(tune::Wisdom(scratch / "wisdom", "").add(record));
+  const Json explained = Json::parse(
+      out_of({"explain", "h64", "--arch", "h200", "--cache-dir", scratch.path(), "-o", "json"}));
+  std::string chosen;
+  for (const Json& row : explained["candidates"]) {
+    if (row["chosen"] == true) chosen = test::text(row["strategy"]);
+  }
+  CHECK(chosen == record.winner.strategy);
+}
+
+// The bug: of the records of one problem, -o json showed the last; prune's answer was no JSON.
+TEST_CASE("what people see programs see, too", "[tools]") {
+  const test::Scratch scratch;
+  const tune::Record record = test::record_of(test::problem_in_words("T=8192 H=64 h0=1 ht=1"));
+  REQUIRE(tune::Wisdom(scratch.path(), "").add(record));
+  const std::string key = tune::key_digest(record.problem);
+  const Json shown =
+      Json::parse(out_of({"wisdom", "show", key, "--wisdom-dir", scratch.path(), "-o", "json"}));
+  CHECK(shown.size() == 2);  // the user's and the shipped one
+  const Json removed = Json::parse(
+      out_of({"wisdom", "prune", "--all", "--wisdom-dir", scratch.path(), "-o", "json"}));
+  CHECK(removed["removed"][0]["removed"] == 1);
+  const Json path =
+      Json::parse(out_of({"wisdom", "path", "--wisdom-dir", scratch.path(), "-o", "json"}));
+  CHECK(test::text(path["path"][0]["path"]) == scratch.path());
+}

@@ -1,0 +1,85 @@
+#include "cli/text_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "cli/failure.hpp"
+#include "support/catch.hpp"
+#include "support/scratch.hpp"
+
+using namespace kda;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// The exit code and the sentence with which it fails.
+std::pair<int, std::string> failure_of(const std::string& path, std::FILE* out = stdout) {
+  try {
+    cli::write_text(path, std::string(1 << 16, 'x'), out);
+  } catch (const cli::Failure& failure) {
+    return {failure.code, failure.what()};
+  }
+  return {cli::kOk, ""};
+}
+
+}  // namespace
+
+TEST_CASE("a file is written whole, and a bad path says why", "[tools]") {
+  const test::Scratch scratch;
+  cli::write_text(scratch / "rows.txt", "text\n", stdout);
+  CHECK(text_of(scratch / "rows.txt") == "text\n");
+  const auto [code, sentence] = failure_of(scratch / "none/rows.txt");
+  CHECK(code == cli::kBadCommand);
+  CHECK_THAT(sentence, test::contains("none/rows.txt: No such file"));
+  CHECK(failure_of(scratch / "").first == cli::kBadCommand);  // a directory
+  CHECK(std::distance(fs::directory_iterator(scratch / ""), {}) == 1);
+}
+
+// The bug: --output renamed a file onto whatever was there, so a device or a pipe became a plain
+// file, /dev/null too, and of a link its target kept what it had.
+TEST_CASE("what is no plain file is written to, and a link's target in its stead", "[tools]") {
+  const test::Scratch scratch;
+  const std::string pipe = scratch / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  cli::write_text(pipe, "text\n", stdout);
+  char read_back[16] = {};
+  CHECK(read(reader, read_back, sizeof(read_back)) == 5);
+  CHECK(std::string(read_back) == "text\n");
+  CHECK(fs::is_fifo(pipe));
+  close(reader);
+
+  cli::write_text(scratch / "real.txt", "before\n", stdout);
+  fs::create_symlink("real.txt", scratch / "link.txt");
+  fs::create_symlink("later.txt", scratch / "dangling.txt");
+  cli::write_text(scratch / "link.txt", "after\n", stdout);
+  cli::write_text(scratch / "dangling.txt", "new\n", stdout);
+  CHECK(fs::is_symlink(scratch / "link.txt"));
+  CHECK(text_of(scratch / "real.txt") == "after\n");
+  CHECK(text_of(scratch / "later.txt") == "new\n");
+  CHECK(std::distance(fs::directory_iterator(scratch / ""), {}) == 5);
+}
+
+// The bug: results written to a full disk by way of stdout were gone, and the exit code was 0.
+TEST_CASE("what a full device does not take is a failure", "[tools]") {
+  CHECK(failure_of("/dev/full").first == cli::kFailed);
+  std::FILE* const full = std::fopen("/dev/full", "w");
+  REQUIRE(full != nullptr);
+  const auto [code, sentence] = failure_of("-", full);
+  std::fclose(full);
+  CHECK(code == cli::kFailed);
+  CHECK_THAT(sentence, test::contains("standard output"));
+}

@@ -1,0 +1,15 @@
+// Where a tool's results go.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+namespace kda::cli {
+
+// Writes text to the file, or to `out` when path is "-".  A plain file appears whole or not at all;
+// what else stands there (a device, a pipe) is written to, and a link's target in its stead.  Fails
+// (cli/failure.hpp) with kBadCommand where the path cannot be opened, with kFailed where not all
+// could be written.
+void write_text(const std::string& path, const std::string& text, std::FILE* out);
+
+}  // namespace kda::cli
