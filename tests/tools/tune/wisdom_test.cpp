@@ -114,8 +114,10 @@ TEST_CASE("find and explain ask for what was named, where it was named", "[tools
   CHECK(run(with(find, {"--strategy", "nosuch"})).code == 2);
   CHECK(run(with(find, {"--tuning", "chunk=32"})).code == 2);
 
-  const tune::Record record = test::record_of(test::problem_in_words("T=8192 H=64 h0=1 ht=1"));
-  const test::Environment unset("KDA_WISDOM_DIR", nullptr);
+  const tune::Record record = test::record_of(test::problem_in_words(
+      "T=8192 H=64 qkv=bf16 g=bf16 beta=bf16 gate=bounded lower_bound=-5 beta_logit=1 "
+      "l2norm=1 layout=value_first h0=1 ht=1"));
+  const test::Environment unset("KDA_WISDOM_DIR", nullptr), asked("KDA_TUNE", "read");
   REQUIRE(tune::Wisdom(scratch / "wisdom", "").add(record));
   const Json explained = Json::parse(
       out_of({"explain", "h64", "--arch", "h200", "--cache-dir", scratch.path(), "-o", "json"}));
@@ -129,7 +131,9 @@ TEST_CASE("find and explain ask for what was named, where it was named", "[tools
 // The bug: of the records of one problem, -o json showed the last; prune's answer was no JSON.
 TEST_CASE("what people see programs see, too", "[tools]") {
   const test::Scratch scratch;
-  const tune::Record record = test::record_of(test::problem_in_words("T=8192 H=64 h0=1 ht=1"));
+  const tune::Record record = test::record_of(test::problem_in_words(
+      "T=8192 H=64 qkv=bf16 g=bf16 beta=bf16 gate=bounded lower_bound=-5 beta_logit=1 "
+      "l2norm=1 layout=value_first h0=1 ht=1"));
   REQUIRE(tune::Wisdom(scratch.path(), "").add(record));
   const std::string key = tune::key_digest(record.problem);
   const Json shown =
