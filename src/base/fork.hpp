@@ -7,7 +7,18 @@
 namespace kda::base {
 
 // In the order in which one may be taken while another is held: a fork takes all of them so.
-enum class ForkRank { plans, caches, cache, locks, shipped, toolchain, nvrtc };
+enum class ForkRank {
+  plans,
+  wisdoms,
+  wisdom,
+  caches,
+  cache,
+  locks,
+  shipped,
+  toolchain,
+  nvrtc,
+  driver
+};
 
 class ForkMutex {
  public:

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/env.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 
 namespace kda::launch {
@@ -21,7 +22,7 @@ struct State {
   std::atomic<bool> inherited{false};         // a forked child of a process that used CUDA
   std::atomic<unsigned> generation{0};
 
-  std::mutex mutex;  // guards the rest
+  base::ForkMutex mutex{base::ForkRank::driver};  // guards the rest
   Driver table;
   std::optional<Status> failure;
   FindSymbol replacement = nullptr;

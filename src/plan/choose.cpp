@@ -90,14 +90,21 @@ Result<Choice> choose(const Problem& problem, const device::Device& device, cons
   Result<strategy::Pick> pick =
       strategy::pick(problem, device, options.strategy, options.tuning, preferred);
   if (!pick) return pick.status();
-  const Origin origin = pick->preferred ? Origin::wisdom : Origin::cost_model;
+  if (options.effort == Effort::wisdom_only && !pick->strategy_preferred) {
+    return Status(
+        Code::no_wisdom,
+        fmt::format("effort = wisdom_only, and {}, which was measured, cannot be taken "
+                    "with tuning = \"{}\": {}",
+                    hint->candidate.strategy, options.tuning, fmt::join(pick->passed_over, "; ")));
+  }
+  const auto origin = [](bool recorded) { return recorded ? Origin::wisdom : Origin::cost_model; };
   return Choice{pick->strategy,
-                options.strategy.empty() ? origin : Origin::forced,
-                options.tuning.empty() ? origin : Origin::forced,
+                options.strategy.empty() ? origin(pick->strategy_preferred) : Origin::forced,
+                options.tuning.empty() ? origin(pick->preferred) : Origin::forced,
                 pick->preferred && same ? hint->microseconds : pick->microseconds,
                 std::move(pick->recipe),
                 std::move(pick->passed_over),
-                pick->preferred ? hint->words : ""};
+                pick->strategy_preferred ? hint->words : ""};
 }
 
 }  // namespace kda::plan

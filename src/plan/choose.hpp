@@ -32,6 +32,7 @@ struct Choice {
   std::vector<std::string> passed_over;  // "recurrent (expected 9100 us)", "x (why it cannot)"
   // "exact, user wisdom of 2026-11-21: 712.3 us", or why there is none; empty: nobody asked
   std::string evidence;
+  bool provisional = false;  // asked to measure, it could not: to be tried again
 };
 
 // problem is complete.  The hint, if any, goes before the cost model; options go before both.

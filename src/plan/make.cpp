@@ -53,6 +53,7 @@ Result<Choice> decide(const Problem& problem, const device::Device& device, cons
     if (choice) {
       if (!choice->evidence.empty()) choice->evidence += "; ";
       choice->evidence += "could not be measured: " + record.status().message();
+      choice->provisional = true;
     }
     return choice;
   }
@@ -149,7 +150,7 @@ std::vector<Made> make_all(std::span<const Problem> problems, const Options& opt
       made[i] = draft.status;
     } else if (draft.first == i) {
       wanted.problem = draft.problem;
-      keep(wanted, *draft.plan);
+      if (!draft.plan->choice.provisional) keep(wanted, *draft.plan);
       made[i] = std::move(draft.plan);
     } else {
       made[i] = copy_of(**made[draft.first]);

@@ -217,11 +217,12 @@ Status check_aliases(const Problem& p, const Forward& f) {
     const auto from = reinterpret_cast<std::uintptr_t>(f.initial_state);
     const auto to = reinterpret_cast<std::uintptr_t>(f.final_state);
     const std::uint64_t bytes = state_extent(p, f);
-    if (from != to && (from < to ? to - from : from - to) < bytes) {
+    const std::uint64_t apart = from < to ? to - from : from - to;
+    if (apart != 0 && apart < bytes && !slots_interleave(p, f, apart)) {
       return refuse(
           "final_state overlaps initial_state {} bytes in; it must be the same memory or "
           "none of its {} bytes",
-          from < to ? to - from : from - to, bytes);
+          apart, bytes);
     }
   }
   return {};

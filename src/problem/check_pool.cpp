@@ -106,6 +106,15 @@ Status check_pool(const Problem& problem, const Forward& forward) {
   return check_indices(problem, "num_accepted_tokens", pool.num_accepted_tokens);
 }
 
+bool slots_interleave(const Problem& problem, const Forward& forward, std::uint64_t apart) {
+  if (!problem.state_pool) return false;
+  const auto bytes = static_cast<std::uint64_t>(state_bytes(problem));
+  const std::uint64_t slot = static_cast<std::uint64_t>(slot_elements(problem)) * bytes;
+  const std::uint64_t stride = static_cast<std::uint64_t>(stride_of(problem, forward.pool)) * bytes;
+  const std::uint64_t past = apart % stride;  // behind the start of one of the other's slots
+  return past >= slot && stride - past >= slot;
+}
+
 std::uint64_t state_extent(const Problem& problem, const Forward& forward) {
   const auto slot = static_cast<std::uint64_t>(slot_elements(problem));
   const auto bytes = static_cast<std::uint64_t>(state_bytes(problem));

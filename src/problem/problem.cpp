@@ -84,9 +84,14 @@ Status check_sizes(const Problem& p) {
   const std::int64_t padding = kLongestChunk * p.max_sequences;
   const std::int64_t row = std::int64_t{p.value_heads} * std::max(p.key_dim, p.value_dim);
   const std::int64_t most_tokens = kMaxElements / row - padding;
+  if (most_tokens < 0) {  // of no tokens at all, as each sequence's last chunk may be padded
+    return refuse(
+        "max_sequences = {} makes tensors too large; with these heads and dims at most {}",
+        p.max_sequences, kMaxElements / row / kLongestChunk);
+  }
   if (p.max_tokens > most_tokens) {
     return refuse("max_tokens = {} makes tensors too large; with these heads and dims at most {}",
-                  p.max_tokens, std::max<std::int64_t>(most_tokens, 0));
+                  p.max_tokens, most_tokens);
   }
   const std::int64_t state = std::int64_t{p.value_heads} * p.key_dim * p.value_dim;
   if (p.max_sequences > kMaxElements / state) {

@@ -60,24 +60,31 @@ unsigned default_threads() {
   return static_cast<unsigned>(base::env::integer("KDA_JIT_THREADS", 1, 1024, cores));
 }
 
-// work(0), ..., work(count - 1), each once, on at most `threads` threads, this one among them.
+// work(0), ..., work(count - 1), which throw nothing, each once, on at most `threads` threads, this
+// one among them.
 void in_parallel(std::size_t count, unsigned threads,
                  const std::function<void(std::size_t)>& work) {
   std::atomic<std::size_t> next{0};
   const auto drain = [&] {
     for (std::size_t i = next++; i < count; i = next++) work(i);
   };
-  std::vector<std::thread> helpers;
+  std::vector<std::jthread> helpers;  // joined however this ends
   helpers.reserve(std::min<std::size_t>(threads, count));
   while (helpers.size() + 1 < std::min<std::size_t>(threads, count)) {
     try {
       helpers.emplace_back(drain);
-    } catch (const std::system_error&) {
-      break;  // no more threads to be had; those there are do the work
+    } catch (const std::exception&) {
+      break;  // no more threads or memory to be had; those there are do the work
     }
   }
   drain();
-  for (std::thread& helper : helpers) helper.join();
+}
+
+// In words that need no memory where there is none for more.
+Status failed(const std::string& stage, const std::exception& error) noexcept try {
+  return {Code::compile_failed, fmt::format("stage {}: {}", stage, error.what())};
+} catch (...) {
+  return {Code::compile_failed, "no memory"};
 }
 
 Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Ready>>> ready,
@@ -141,8 +148,7 @@ std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
     try {
       ready[i] = make_ready(*queue[i].recipe, *queue[i].stage, device, cache);
     } catch (const std::exception& error) {  // out of memory, say: must not end a thread
-      ready[i] = Status(Code::compile_failed,
-                        fmt::format("stage {}: {}", queue[i].stage->name, error.what()));
+      ready[i] = failed(queue[i].stage->name, error);
     }
   });
 

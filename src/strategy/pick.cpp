@@ -168,6 +168,7 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
                   expected_microseconds(*candidate.strategy, problem, device, composed->tuning),
                   std::move(composed->recipe),
                   as_given,
+                  candidate.preferred,
                   {}};
     picked->recipe.strategy = candidate.strategy->name;
     picked->recipe.tuning = std::move(composed->tuning);

@@ -20,6 +20,7 @@ struct Pick {
   double microseconds;  // expected at max_tokens
   compose::Recipe recipe;
   bool preferred = false;                // the Preferred one, as it was given
+  bool strategy_preferred = false;       // its strategy, perhaps with another tuning
   std::vector<std::string> passed_over;  // "recurrent (expected 9100 us)", "x (why it cannot)"
 };
 

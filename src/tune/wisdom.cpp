@@ -10,6 +10,7 @@
 
 #include "base/env.hpp"
 #include "base/file.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "strategy/table.hpp"
@@ -61,7 +62,7 @@ struct Wisdom::Impl {
   std::vector<std::string> shared;
   bool reads = true, writes = true;
 
-  mutable std::mutex mutex;                    // guards the rest
+  mutable base::ForkMutex mutex{base::ForkRank::wisdom};  // guards the rest
   mutable std::map<std::string, Known> exact;  // by environment and key, as found or added
   mutable std::map<std::string, std::vector<Known>> all;  // by capability's mark: everything
   std::vector<Known> added;                               // by this process
@@ -240,14 +241,18 @@ void Wisdom::reload() {
 std::shared_ptr<Wisdom> shared_wisdom(const std::string& directory, const std::string& cache_dir,
                                       env::CacheMode mode) {
   // Leaked, as plans may be made during exit.  The environment may change between two calls.
-  static auto* mutex = new std::mutex;
+  static auto* mutex = new base::ForkMutex(base::ForkRank::wisdoms);
   static auto* every = new std::map<std::string, std::shared_ptr<Wisdom>>;
   const std::string name = fmt::format("{}\n{}\n{}", root_of(directory, cache_dir),
                                        env::get("KDA_WISDOM_PATH"), static_cast<int>(mode));
+  {
+    const std::lock_guard lock(*mutex);
+    if (const auto known = every->find(name); known != every->end()) return known->second;
+  }
+  // Made outside the lock, as a shared cache is: it enrols a mutex of its own for forks.
+  auto fresh = std::make_shared<Wisdom>(directory, cache_dir, mode);
   const std::lock_guard lock(*mutex);
-  std::shared_ptr<Wisdom>& wisdom = (*every)[name];
-  if (!wisdom) wisdom = std::make_shared<Wisdom>(directory, cache_dir, mode);
-  return wisdom;
+  return every->try_emplace(name, fresh).first->second;
 }
 
 }  // namespace kda::tune

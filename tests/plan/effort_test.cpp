@@ -72,7 +72,7 @@ TEST_CASE("the caller's words go before what was measured", "[plan]") {
   REQUIRE(choice);
   CHECK(tunable::to_text(choice->recipe.tuning) == "threads=64 lanes=16 columns=4 stages=2");
   CHECK(choice->tuning_origin == plan::Origin::forced);
-  CHECK(choice->evidence.empty());
+  CHECK_THAT(choice->evidence, test::contains("exact, user wisdom"));
 }
 
 TEST_CASE("wisdom_only never guesses", "[plan]") {
@@ -145,6 +145,29 @@ TEST_CASE("a plan takes wisdom and describes where it came from", "[plan][compil
   CHECK(plan::make_all({&unknown, 1}, f.options).front().status().code() == Code::no_wisdom);
   // Whether it can be served is another question.
   CHECK(plan::supports(unknown, f.options));
+}
+
+// The bug: words for another strategy's tunables passed the recorded one by, and the cost model
+// chose, though effort = wisdom_only never guesses; and a forced tuning of the recorded strategy
+// was said to be the cost model's choice.
+TEST_CASE("the caller's words do not make wisdom a guess", "[plan]") {
+  Fixture f;
+  f.record();
+  f.options.tuning = "columns=4";
+  const auto taken = f.choose();
+  REQUIRE(taken);
+  CHECK(taken->recipe.strategy == "recurrent");
+  CHECK(taken->strategy_origin == plan::Origin::wisdom);
+
+  f.options.tuning = "shards=2";  // of chunk
+  CHECK(f.choose()->strategy_origin == plan::Origin::cost_model);
+  f.options.effort = Effort::wisdom_only;
+  const auto refused = f.choose();
+  CHECK(refused.status().code() == Code::no_wisdom);
+  CHECK_THAT(refused.status().message(), test::contains("recurrent, which was measured, cannot"));
+  CHECK_THAT(refused.status().message(), test::contains("shards=2"));
+  f.options.tuning = "columns=4";
+  CHECK(f.choose());
 }
 
 TEST_CASE("KDA_TUNE=off knows nothing", "[plan]") {

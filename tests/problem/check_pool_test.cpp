@@ -132,3 +132,23 @@ TEST_CASE("pools that overlap without being one are refused", "[problem]") {
   CHECK(checked(pooled(), shifted(100 * kSlot * 4)));
   CHECK(problem::state_extent(pooled(), legal(pooled())) == 100 * kSlot * 4);
 }
+
+// The bug: two pools that share a buffer slot by slot, [slots, 2, HV, V, K], were refused as if
+// they overlapped.
+TEST_CASE("pools whose slots stand between each other's are legal", "[problem]") {
+  const auto apart = [](std::uintptr_t elements, std::int64_t stride) {
+    return [=](Forward& f) {
+      f.pool.stride = stride;
+      f.final_state = at(0x10000000 + elements * 4);
+    };
+  };
+  CHECK(checked(pooled(), apart(kSlot, 2 * kSlot)));
+  CHECK(checked(pooled(), apart(7 * kSlot, 2 * kSlot)));
+  CHECK(checked(pooled(), apart(kSlot + 8, 3 * kSlot)));
+  for (const auto& [elements, stride] :
+       {std::pair{kSlot, 2 * kSlot - 4}, {kSlot - 4, 2 * kSlot}, {2 * kSlot, 2 * kSlot}}) {
+    INFO(elements << " " << stride);
+    CHECK_THAT(refusal(apart(elements, stride)),
+               test::contains("final_state overlaps initial_state"));
+  }
+}

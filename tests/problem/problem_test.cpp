@@ -154,6 +154,21 @@ TEST_CASE("sizes whose bytes would overflow are refused", "[problem]") {
   CHECK(problem::complete({.heads = 1, .max_tokens = std::int64_t{1} << 40}));
 }
 
+// The bug: where max_sequences alone was too much, "max_tokens = 1 makes tensors too large; ... at
+// most 0" was said, and no max_tokens did.
+TEST_CASE("what max_sequences makes too large is not blamed on max_tokens", "[problem]") {
+  const auto many = [](Problem& p) {
+    p.heads = p.value_heads = 2048;
+    p.max_tokens = 1;
+    p.max_sequences = std::numeric_limits<int>::max();
+  };
+  const std::string said = refusal(many);
+  CHECK_THAT(said, test::contains("max_sequences = 2147483647 makes tensors too large"));
+  const int most = std::stoi(said.substr(said.rfind(' ') + 1));
+  CHECK_THAT(refusal([&](Problem& p) { many(p), p.max_sequences = most + 1; }),
+             test::contains("max_sequences"));
+}
+
 TEST_CASE("what serving asks for needs a pool that is read or written", "[problem]") {
   const auto pooled = [](Problem& p) { p.state_pool = p.initial_state = p.final_state = true; };
   check_legal(pooled, {[](Problem&) {}, [](Problem& p) { p.draft_states = p.zero_padding = true; },

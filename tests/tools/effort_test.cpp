@@ -73,4 +73,9 @@ TEST_CASE("where nothing can be measured the plan is made all the same", "[tools
   INFO(made.status().message());
   REQUIRE(made);
   CHECK_THAT(plan::describe(**made), test::contains("could not be measured: "));
+  // The bug: that plan was kept for later calls, so the problem was never measured any more.
+  f.gpu.writes = true;
+  const auto again = f.make();
+  REQUIRE(again);
+  CHECK_THAT(plan::describe(**again), !test::contains("could not be measured: "));
 }

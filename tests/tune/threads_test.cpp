@@ -73,3 +73,34 @@ TEST_CASE("processes that record the same question leave one sound record", "[tu
   REQUIRE(hint);
   CHECK(hint->match == tune::Match::exact);
 }
+
+// The bug: a child of a fork waited forever for wisdom that another thread of its parent was just
+// being asked for (2 of 400 such children).
+TEST_CASE("a child of fork() may ask, whatever its parent's threads were doing", "[tune]") {
+  const test::Scratch scratch;
+  tune::Wisdom wisdom(scratch.path(), "");
+  const Problem problem = test::problem_in_words(words_of(1));
+  for (int i = 1; i <= 6; ++i) {
+    REQUIRE(wisdom.add(test::record_of(test::problem_in_words(words_of(i)))));
+  }
+  std::atomic<bool> over{false};
+  std::thread asking([&] {
+    while (!over) {
+      wisdom.reload();  // so that files are read under the lock
+      (void)wisdom.find(problem, test::h200());
+    }
+  });
+  int hung = 0;
+  for (int i = 0; i < 60; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      ::_exit(wisdom.find(problem, test::h200()) ? 0 : 1);
+    }
+    int status = 0;
+    if (::waitpid(child, &status, 0) != child || status != 0) ++hung;
+  }
+  over = true;
+  asking.join();
+  CHECK(hung == 0);
+}
