@@ -1,5 +1,7 @@
 #include "cache/layout.hpp"
 
+#include <cerrno>
+
 #include "base/file.hpp"
 
 namespace kda::cache {
@@ -24,6 +26,21 @@ std::vector<std::string> Layout::entries() const {
     }
   }
   return paths;
+}
+
+std::string Layout::trouble() const {
+  std::vector<std::string> folders;
+  const int error = file::list(objects(), folders);
+  if (error != 0) return error == ENOENT ? "" : objects() + ": " + file::describe(error);
+  for (const std::string& folder : folders) {
+    const std::string path = file::join(objects(), folder);
+    std::vector<std::string> names;
+    const int inner = file::list(path, names);
+    if (inner != 0 && inner != ENOENT && inner != ENOTDIR) {
+      return path + ": " + file::describe(inner);
+    }
+  }
+  return {};
 }
 
 std::vector<std::string> Layout::temporaries() const { return paths_in(temporary()); }

@@ -32,6 +32,10 @@ class Layout {
   std::vector<std::string> temporaries() const;
   std::vector<std::string> set_aside() const;
 
+  // What keeps entries() from seeing all there are, "<directory>: <why>"; empty: nothing, or there
+  // is no such cache.
+  std::string trouble() const;
+
  private:
   std::string root_;
 };

@@ -1,6 +1,7 @@
 #include "cache/sweep.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "base/file.hpp"
@@ -56,7 +57,7 @@ Swept sweep(const std::string& root, std::int64_t cap, std::int64_t target,
   const Layout at(root);
   file::Lock lock;
   if (file::make_directories(at.locks()) == 0 && file::locks_work(at.locks()) &&
-      lock.try_acquire(at.locks() + "/sweep.lock") != 0) {
+      lock.try_acquire(at.locks() + "/sweep.lock") == EWOULDBLOCK) {
     swept.busy = true;
     return swept;
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "tune/match.hpp"
@@ -36,7 +37,45 @@ bool is_digest(const std::string& name) {
          });
 }
 
+// Whether the text is of the environment of that digest, whole.
+bool is_manifest_of(const std::string& environment, const std::string& text) {
+  return text.ends_with('\n') &&
+         base::digest(text.substr(0, text.size() - 1)).starts_with(environment);
+}
+
 }  // namespace
+
+std::vector<std::string> damaged_manifests(const std::string& root) {
+  std::vector<std::string> paths;
+  std::vector<std::string> environments;
+  const std::string top = file::join(root, "v1");
+  if (root.empty() || file::list(top, environments) != 0) return paths;
+  for (const std::string& environment : environments) {
+    if (!is_digest(environment)) continue;
+    std::string path = file::join(file::join(top, environment), kManifest);
+    std::string text;
+    if (file::read(path, kMostBytes, text) == 0 && !is_manifest_of(environment, text)) {
+      paths.push_back(std::move(path));
+    }
+  }
+  return paths;
+}
+
+std::string unreadable(const std::string& root) {
+  std::vector<std::string> environments;
+  const std::string top = file::join(root, "v1");
+  if (root.empty()) return {};
+  const int error = file::list(top, environments);
+  if (error != 0) return error == ENOENT ? "" : top + ": " + file::describe(error);
+  for (const std::string& environment : environments) {
+    const std::string directory = file::join(top, environment);
+    std::vector<std::string> names;
+    if (const int inner = file::list(directory, names); inner != 0 && is_digest(environment)) {
+      return directory + ": " + file::describe(inner);
+    }
+  }
+  return {};
+}
 
 Known known(Record record, Source source, std::string path) {
   std::string key = key_of(record.problem);
@@ -74,9 +113,9 @@ std::vector<std::string> record_paths(const std::string& root,
     if (!is_digest(environment)) continue;
     const std::string directory = file::join(top, environment);
     std::string manifest;
-    // Without a manifest, the records themselves are asked.
+    // Without a sound manifest, the records themselves are asked.
     if (wanted && file::read(file::join(directory, kManifest), kMostBytes, manifest) == 0 &&
-        !wanted(manifest)) {
+        is_manifest_of(environment, manifest) && !wanted(manifest)) {
       continue;
     }
     std::vector<std::string> names;
@@ -97,7 +136,7 @@ int write_record(const std::string& root, const Record& record) {
   if (const int error = file::make_directories(temporary)) return error;
   const std::string manifest = file::join(directory, kManifest);
   std::string there;
-  if (file::read(manifest, kMostBytes, there) != 0) {
+  if (file::read(manifest, kMostBytes, there) != 0 || !is_manifest_of(environment, there)) {
     (void)file::publish(temporary, manifest, to_json(record.environment) + "\n");
   }
   return file::publish(temporary, path_of(root, environment, key_digest(record.problem)),

@@ -31,7 +31,13 @@ std::shared_ptr<const Record> read_record(const std::string& path);
 std::vector<std::string> record_paths(const std::string& root,
                                       const std::function<bool(const std::string&)>& wanted = {});
 
-// Writes the record, and its environment's manifest where there is none.  Answers 0 or errno.
+// Manifests that are not of their directory: passed over, until a record is written there.
+std::vector<std::string> damaged_manifests(const std::string& root);
+// What keeps record_paths() from seeing all there are, "<directory>: <why>"; empty: nothing, or
+// there is no such directory.
+std::string unreadable(const std::string& root);
+
+// Writes the record, and its environment's manifest where no sound one is.  Answers 0 or errno.
 int write_record(const std::string& root, const Record& record);
 
 }  // namespace kda::tune

@@ -142,6 +142,42 @@ def test_sequences_may_lie_apart(small_plan, arrays):
         small_plan.run(**arrays)
 
 
+# The bug: sequences was believed where q's own shape says how many there are, and the kernels
+# walked with strides that are not theirs.
+@pytest.mark.parametrize("sequences", [1, 4, 0])
+def test_sequences_that_lie_apart_are_as_many_as_q_says(small_plan, arrays, sequences):
+    for name in ("q", "k", "v", "g", "beta", "o"):
+        shape = arrays[name].__cuda_array_interface__["shape"]
+        arrays[name].__cuda_array_interface__["shape"] = (3, 8, *shape[1:])
+    for fitting in (3, None):
+        with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+            small_plan.run(**{**arrays, "sequences": fitting})
+    state = Array((sequences, 4, 32, 64), "<f4")
+    arrays.update(sequences=sequences, initial_state=state, final_state=state)
+    words = rf"sequences = {sequences}, and q has the shape \[3, 8, 2, 64\].* leave sequences out"
+    with pytest.raises(ValueError, match=words):
+        small_plan.run(**arrays)
+
+
+# The bug: A_log and dt_bias of other heads were read past their ends.
+@pytest.mark.parametrize(
+    "name, shape, words",
+    [
+        ("A_log", (2,), r"A_log has 2 elements; it needs 4 \(HV=4, K=64\)"),
+        ("A_log", (4, 64), "A_log has 256 elements; it needs 4 "),
+        ("dt_bias", (2, 64), r"dt_bias has 128 elements; it needs 256 \(HV=4, K=64\)"),
+        ("dt_bias", (4,), "dt_bias has 4 elements; it needs 256 "),
+    ],
+)
+def test_the_gates_parameters_are_those_of_the_problem(small_plan, arrays, name, shape, words):
+    with pytest.raises(ValueError, match=words):
+        small_plan.run(**{**arrays, name: Array(shape, "<f4")})
+    flat = {"A_log": Array((1, 4), "<f4"), "dt_bias": Array((256,), "<f4")}
+    for others in (flat, {name: arrays[name].pointer}):  # of an address the caller's word is taken
+        with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+            small_plan.run(**{**arrays, **others})
+
+
 def test_packed_sequences(arrays):
     problem = kda.Problem(heads=2, value_heads=4, key_dim=64, value_dim=32, max_tokens=64,
                           max_sequences=4, varlen=True, cu_seqlens_type="i32",

@@ -10,6 +10,7 @@ import kda  # noqa: E402
 from kda import _abi  # noqa: E402
 from kda.torch import (  # noqa: E402
     _call,
+    _ops,
     chunk_kda,
     flash,
     flash_kda_fwd,
@@ -123,6 +124,26 @@ def test_drafts(launches):
     assert launches.problem.draft_states and not launches.problem.zero_padding
 
 
+# The bug: with one column the library was handed num_accepted_tokens for a plan without draft
+# states, and refused it.
+def test_accepted_tokens_of_one_column_change_nothing(launches):
+    pool = torch.zeros(20, 4, 64, 32)
+    table = torch.arange(3, dtype=torch.int32)[:, None]
+    for accepted in (torch.ones(3, dtype=torch.int32), torch.tensor([2, 0, -1])):
+        for _ in range(2):  # the second is remembered
+            fused_recurrent_kda_fwd(
+                *inputs(), initial_state=pool, ssm_state_indices=table,
+                num_accepted_tokens=accepted,
+            )  # fmt: skip
+            f = launches[-1]
+            indices = f.pool.indices
+            assert (indices.data, indices.columns) == (table.data_ptr(), 1)
+            assert not f.pool.num_accepted_tokens and not launches.problem.draft_states
+    with pytest.raises(ValueError, match="num_accepted_tokens and initial_indices are given"):
+        paged_kda(*inputs(), pool, table, initial_state_indices=accepted,
+                  num_accepted_tokens=accepted)  # fmt: skip
+
+
 @pytest.mark.parametrize("call", [fused_recurrent_kda, fused_recurrent_kda_fwd])
 def test_committed_tokens(launches, call):
     x = inputs(T=4)
@@ -184,6 +205,72 @@ def test_in_place_without_indices(launches):
     assert not launches.problem.state_pool
     with pytest.raises(ValueError, match="must be contiguous"):
         fused_recurrent_kda_fwd(*x, initial_state=torch.zeros(3, 4, 32, 64).mT)
+
+
+# The bug: ssm_state_indices=None, as a caller that passes everything on has it, was taken for
+# slots: the states were overwritten, and without initial_state the call was refused.
+@pytest.mark.parametrize(
+    "name", ["ssm_state_indices", "num_accepted_tokens", "committed_tokens",
+             "inplace_final_state", "out"]
+)  # fmt: skip
+def test_a_keyword_that_is_none_is_not_given(launches, name):
+    h0 = torch.zeros(3, 4, 64, 32)
+    for state in (h0, None):
+        _, new = fused_recurrent_kda(
+            *inputs(), initial_state=state, output_final_state=True, **{name: None}
+        )
+        f = launches[-1]
+        assert f.initial_state == (None if state is None else h0.data_ptr())
+        assert new is not h0 and f.final_state == new.data_ptr()
+        assert not launches.problem.state_pool
+    assert fused_recurrent_kda(*inputs(), **{name: None})[1] is None
+
+
+# The bug: the states made here followed torch's default type, which models set to their own: in
+# bfloat16 they lost bits, in other types the call was refused.
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("pooled", [False, True])
+def test_new_states_are_float32_whatever_the_default(launches, kind, pooled):
+    x = inputs()
+    slots = torch.arange(3) if pooled else None
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(kind)
+    try:
+        _, state = fused_recurrent_kda_fwd(
+            *x, inplace_final_state=False, output_final_state=True, ssm_state_indices=slots,
+            out=torch.empty_like(x[2]),
+        )  # fmt: skip
+    finally:
+        torch.set_default_dtype(before)
+    assert state.dtype == torch.float32 and launches.problem.state_type is kda.DType.f32
+
+
+# The bug: the operators, which compiled code calls, looked at nothing of out.
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize(
+    "kind, words, out",
+    [
+        (ValueError, "out is torch.float16", torch.empty(3, 1, 4, 32, dtype=torch.float16)),
+        (ValueError, "with strides", torch.empty(3, 1, 32, 4, dtype=torch.bfloat16).mT),
+        (AssertionError, r"out is \[3, 1, 4\]", torch.empty(3, 1, 4, dtype=torch.bfloat16)),
+    ],
+)
+def test_operators_check_out(launches, pooled, kind, words, out):
+    x = (*inputs(), None, None, torch.zeros(3, 4, 64, 32), None)
+    rule = (0.0, int(kda.Gate.log_decay), -5.0, False, False, False, False)
+    slots = (torch.arange(3), None, None, None, None)
+
+    def call(out):
+        if pooled:
+            _ops._paged_cuda(*x, *slots, *rule, 0, False, False, out)
+        else:
+            _ops._forward_out_cuda(*x, *rule, out, x[7])
+
+    call(torch.empty_like(x[2]))
+    assert len(launches) == 1
+    with pytest.raises(kind, match=words):
+        call(out)
+    assert len(launches) == 1
 
 
 def test_no_sequences_launch_nothing(launches):

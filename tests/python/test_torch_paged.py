@@ -113,6 +113,14 @@ TABLE = torch.zeros(2, 3, dtype=torch.int32)
             (TWO, None, None, TABLE, TWO),
             (64,),
         ),
+        # The bug: this came as far as the library, which named fields that the caller has not.
+        (
+            ValueError,
+            "num_accepted_tokens and initial_indices are given and indices are \\[2, 1\\]",
+            POOL,
+            (TABLE[:, :1], TWO, TWO, None),
+            (),
+        ),
         (ValueError, "checkpoints are missing", POOL, (TWO, None, None, None), (64,)),
         (ValueError, "checkpoints are given", POOL, (TWO, None, None, TABLE), ()),
     ],
@@ -150,6 +158,35 @@ def test_refusals_of_calls():
             fused_recurrent_kda_fwd(*x, initial_state=POOL[:2].half())
     with pytest.raises(NotImplementedError, match="initial_state requires a gradient"):
         paged_kda(*x, torch.zeros(5, 2, 16, 16, requires_grad=True), TWO)
+
+
+# The bug: compiled calls looked at the shape of out alone, and kernels wrote past its end where its
+# type is smaller or its rows lie apart.
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize(
+    "words, out",
+    [
+        ("out is torch.float16", torch.empty(2, 1, 2, 16, dtype=torch.float16, device="meta")),
+        (r"with strides \[32, 32, 1, 2\]",
+         torch.empty(2, 1, 16, 2, dtype=torch.bfloat16, device="meta").mT),
+        ("out is torch.bfloat16 on cpu", torch.empty(2, 1, 2, 16, dtype=torch.bfloat16)),
+    ],
+)  # fmt: skip
+def test_a_compiled_call_checks_out(pooled, words, out):
+    torch.compiler.reset()
+    slots = TWO.to("meta") if pooled else None
+
+    @torch.compile(backend="eager")
+    def layer(x, state, out):
+        o, _ = fused_recurrent_kda_fwd(*x, initial_state=state, ssm_state_indices=slots, out=out)
+        return o
+
+    state = torch.zeros(STATES, device="meta")
+    with torch.inference_mode(), pytest.raises(ValueError, match=words):
+        layer(inputs(device="meta"), state, out)
+    with torch.inference_mode():
+        good = torch.empty(2, 1, 2, 16, dtype=torch.bfloat16, device="meta")
+        assert layer(inputs(device="meta"), state, good).shape == good.shape
 
 
 def test_only_what_the_library_would_refuse_is_copied():

@@ -67,6 +67,24 @@ def test_what_is_not_there_yet_falls_back_and_says_so_once(zoo):
         model[0](*arguments)
 
 
+# The bug: what patch_fla puts in FLA's place carried FLA's own torch.compiler.disable, so that a
+# patched model broke torch.compile's graph at every call.
+@pytest.mark.parametrize("fallback", [False, True])
+def test_a_patched_model_compiles_to_one_graph(zoo, fallback):
+    ops, layers, model = zoo
+    theirs = torch.compiler.disable(ops.chunk_kda)
+    layers.chunk_kda = theirs
+    new = lambda *shape: torch.zeros(shape, dtype=torch.bfloat16, device="meta")  # noqa: E731
+    x = (*(new(1, 8, 2, 16) for _ in range(4)), new(1, 8, 2))
+    with kda.torch.patch_fla(model, fallback=fallback), torch.no_grad():
+        assert layers.chunk_kda is not theirs
+        assert layers.chunk_kda.__name__ == "chunk_kda"
+        torch.compiler.reset()
+        o, state = torch.compile(model[0], fullgraph=True, backend="eager")(*x)
+    assert o.shape == (1, 8, 2, 16) and state is None
+    assert layers.chunk_kda is theirs
+
+
 def test_flas_own_layer():
     pytest.importorskip("fla.layers.kda", reason="flash-linear-attention is not installed")
     from fla.layers.kda import KimiDeltaAttention

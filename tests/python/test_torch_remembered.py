@@ -1,5 +1,6 @@
 """A call like one before skips its checks; what makes it another call must not.  No GPU."""
 
+import contextlib
 import ctypes
 import threading
 
@@ -11,7 +12,7 @@ from launching import inputs  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import kda  # noqa: E402
-from kda import tensors  # noqa: E402
+from kda import _abi, tensors  # noqa: E402
 from kda.torch import (  # noqa: E402
     _call,
     _ops,
@@ -346,6 +347,113 @@ def test_a_plan_looks_at_torch_tensors_once(small_plan, viewed):
     assert run(k=wide.data_ptr()) == 7  # an address is looked at every time
     assert run(k=wide.data_ptr()) == 7
     assert run() == 0
+
+
+class OnDevice(torch.Tensor):
+    """A CPU tensor that says it is on the second GPU."""
+
+    is_cuda = True
+    device = torch.device("cuda", 1)
+
+    def get_device(self):
+        return 1
+
+
+class Device:
+    """What Plan.run asks of torch's CUDA part: its current device and streams, and memory."""
+
+    def __init__(self, monkeypatch, current):
+        self.current, self.stream = current, "torch's"
+        self.seen = []  # of each allocation the stream, of each launch the current device
+        monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: self.current, raising=False)
+        monkeypatch.setattr(
+            torch._C, "_cuda_getCurrentRawStream", lambda index: 70 + index, raising=False
+        )
+        monkeypatch.setattr(
+            torch._C._dynamo.guards, "_empty_strided_cuda", self.fast_empty, raising=False
+        )
+        monkeypatch.setattr(torch, "empty", self.empty)
+        monkeypatch.setattr(torch.cuda, "device", lambda index: self.entered("current", index))
+        monkeypatch.setattr(torch.cuda, "stream", lambda stream: self.entered("stream", stream))
+        monkeypatch.setattr(torch.cuda, "ExternalStream", lambda queue, device: (queue, device))
+        monkeypatch.setattr(torch.cuda, "default_stream", lambda device: (0, device))
+        self.real = _abi.library().kda_plan_run
+        monkeypatch.setattr(_abi.library(), "kda_plan_run", self.run)
+
+    @contextlib.contextmanager
+    def entered(self, name, value):
+        before = getattr(self, name)
+        setattr(self, name, value)
+        try:
+            yield
+        finally:
+            setattr(self, name, before)
+
+    def fast_empty(self, shape, strides, dtype):
+        self.seen.append((f"a fast allocation on {self.current}", self.stream))
+        return torch.zeros(shape, dtype=dtype)
+
+    def empty(self, size, *, dtype, device):
+        self.seen.append((f"an allocation on {device.index}", self.stream))
+        return torch.zeros(size, dtype=dtype)
+
+    def run(self, handle, forward, memory, size, queue):
+        self.seen.append((f"a launch on {self.current}", queue))
+        return self.real(handle, forward, -(-memory // 256) * 256, size, queue)
+
+
+@pytest.fixture
+def plan_with_workspace():
+    return kda.Plan(
+        kda.Problem(heads=2, value_heads=4, key_dim=64, value_dim=32, max_tokens=64,
+                    max_sequences=4, initial_state=True, final_state=True),
+        kda.Options(target="sm_90a", strategy="chunk_wgmma"),
+    )  # fmt: skip
+
+
+def run_on_device(plan, **changed):
+    x = run_of(**changed)
+    for name, y in x.items():
+        if isinstance(y, torch.Tensor):
+            x[name] = y.as_subclass(OnDevice)
+    with pytest.raises(kda.Unsupported):
+        plan.run(**x)
+
+
+# The bug: the workspace of a run on a stream of the caller's was of torch's current stream, whose
+# next kernels could have it while those of the run were still writing.
+@pytest.mark.parametrize("stream", [None, 71, 5, 0])
+def test_a_workspace_is_of_the_stream_of_its_run(plan_with_workspace, viewed, monkeypatch, stream):
+    assert plan_with_workspace.workspace_bytes
+    device = Device(monkeypatch, current=1)
+    run_on_device(plan_with_workspace, workspace=None, stream=stream)
+    if stream in (None, 71):  # torch's current one
+        assert device.seen == [
+            ("a fast allocation on 1", "torch's"),
+            ("a launch on 1", 71),
+        ]
+    else:
+        assert device.seen == [
+            ("an allocation on 1", (stream, torch.device("cuda", 1))),
+            ("a launch on 1", stream),
+        ]
+    assert device.stream == "torch's"
+
+
+# The bug: tensors of a GPU that is not the current one were launched on the current one's stream 0.
+@pytest.mark.parametrize("current", [0, 1])
+@pytest.mark.parametrize("stream", [None, 0])
+def test_a_run_is_on_the_device_of_its_tensors(small_plan, viewed, monkeypatch, current, stream):
+    device = Device(monkeypatch, current)
+    run_on_device(small_plan, stream=stream)
+    assert device.seen == [("a launch on 1", 71 if stream is None else 0)]
+    assert device.current == current
+
+
+def test_a_workspace_is_of_the_device_of_its_run(plan_with_workspace, viewed, monkeypatch):
+    device = Device(monkeypatch, current=0)
+    run_on_device(plan_with_workspace, workspace=None, stream=None)
+    assert device.seen == [("a fast allocation on 1", "torch's"), ("a launch on 1", 71)]
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,32 @@ TEST_CASE("damaged files are passed over, and the next class answers", "[tune]")
   CHECK((!hint || hint->match == tune::Match::other_device));
 }
 
+// The bug: beside an emptied manifest near records were found no more, verify saw nothing wrong,
+// and writing a record there did not mend it.
+TEST_CASE("a damaged manifest hides no record, is told, and mended by the next one", "[tune]") {
+  Fixture f;
+  const tune::Record record = record_of(f.problem);
+  REQUIRE(f.wisdom.add(record));
+  const std::string manifest =
+      (fs::path(f.path_of(record)).parent_path() / "manifest.json").string();
+  const Problem near = problem_in_words("T=8000 H=16 K=64 V=64 h0=1 ht=1");
+  f.wisdom.reload();
+  const auto whole = f.wisdom.find(near, h200());
+  REQUIRE(whole);
+  for (const char* damage : {"", "{}\n", "null"}) {
+    INFO(damage);
+    write(manifest, damage);
+    f.wisdom.reload();
+    const auto hint = f.wisdom.find(near, h200());
+    REQUIRE(hint);
+    CHECK(hint->words == whole->words);
+    REQUIRE(tune::verify(f.wisdom).size() == 1);
+    CHECK(tune::verify(f.wisdom).front().path == manifest);
+    REQUIRE(f.wisdom.add(record));
+    CHECK(tune::verify(f.wisdom).empty());
+  }
+}
+
 TEST_CASE("without a directory, or where it cannot be written, this process still knows",
           "[tune]") {
   Fixture f;

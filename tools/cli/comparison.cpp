@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -30,10 +31,14 @@ std::optional<measure::Summary> time_in(const Json& row) {
   for (const char* name : {"gpu_us", "time_us"}) {
     const auto at = row.find(name);
     if (at == row.end() || !at->is_object()) continue;
-    const double median = at->value("median", 0.0);
+    const auto number = [&](const char* part, double fallback) {
+      const auto found = at->find(part);
+      return found != at->end() && found->is_number() ? found->get<double>() : fallback;
+    };
+    const double median = number("median", 0);
     if (!(median > 0)) return std::nullopt;
-    return measure::Summary{at->value("n", std::size_t{0}), median, at->value("iqr", 0.0),
-                            at->value("min", median)};
+    return measure::Summary{static_cast<std::size_t>(std::max(number("n", 0), 0.0)), median,
+                            number("iqr", 0), number("min", median)};
   }
   return std::nullopt;
 }
@@ -41,6 +46,17 @@ std::optional<measure::Summary> time_in(const Json& row) {
 bool is_result(const Json& row) {
   return row.is_object() && (row.contains("problem") || row.contains("words")) &&
          (row.contains("gpu_us") || row.contains("time_us") || row.contains("status"));
+}
+
+std::string device_of(const Json& row) {
+  const auto environment = row.find("environment");
+  const bool record = environment != row.end() && environment->is_object();
+  return text_in(record ? *environment : row, "device");
+}
+
+bool names_several_devices(const Json& rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const Json& row) { return device_of(row) != device_of(rows.front()); });
 }
 
 // What both runs were asked: the problem by its words where the row has them.
@@ -59,11 +75,12 @@ std::string question_of(const Json& row) {
 }
 
 // Rows by question, in the file's order; a question asked twice is told apart by its number.
-std::vector<std::pair<std::string, const Json*>> by_question(const Json& rows) {
+// apart: so are devices.
+std::vector<std::pair<std::string, const Json*>> by_question(const Json& rows, bool apart) {
   std::map<std::string, int> seen;
   std::vector<std::pair<std::string, const Json*>> all;
   for (const Json& row : rows) {
-    const std::string question = question_of(row);
+    const std::string question = question_of(row) + (apart ? "|" + device_of(row) : "");
     all.emplace_back(fmt::format("{}#{}", question, ++seen[question]), &row);
   }
   return all;
@@ -182,9 +199,11 @@ Result<Json> read_results(const std::string& path) {
 }
 
 Json compare(const Json& first, const Json& second, double threshold) {
-  const auto before = by_question(first);
+  // One device may be compared with another, but not what several devices took among themselves.
+  const bool apart = names_several_devices(first) || names_several_devices(second);
+  const auto before = by_question(first, apart);
   std::map<std::string, const Json*> after;
-  const auto questions = by_question(second);
+  const auto questions = by_question(second, apart);
   for (const auto& [question, row] : questions) after[question] = row;
   const Json none = Json::object();
   Json rows = Json::array();

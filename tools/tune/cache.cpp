@@ -48,6 +48,9 @@ std::string directory_of(const Request& request) {
   if (const std::string why = base::distrust(directory); !why.empty()) {
     throw cli::Failure(cli::kFailed, "the library does not use this cache: " + why);
   }
+  if (const std::string why = cache::Layout(directory).trouble(); !why.empty()) {
+    throw cli::Failure(cli::kFailed, "the cache cannot be looked into: " + why);
+  }
   return directory;
 }
 
@@ -186,7 +189,10 @@ int cache_verify(const Request& request) {
 int cache_gc(const Request& request) {
   const std::string directory = directory_of(request);
   const std::int64_t limit = limit_of(request);
-  const cache::Swept swept = cache::sweep(directory, limit, limit, -1);  // however young
+  file::Info info;
+  const bool exists = file::info(directory, info) == 0;  // else it is not made for this
+  const cache::Swept swept =                             // however young
+      exists ? cache::sweep(directory, limit, limit, -1) : cache::Swept{};
   if (swept.busy) throw cli::Failure(cli::kFailed, "another process is at it; try again");
   const Json row{{"entries_removed", swept.entries},
                  {"bytes_removed", swept.bytes},
@@ -201,7 +207,7 @@ int cache_gc(const Request& request) {
   cli::Document document(request.output);
   document.add("gc", Json::array({row}), columns);
   document.print();
-  return cli::kOk;
+  return swept.kept_bytes <= static_cast<std::size_t>(limit) ? cli::kOk : cli::kFailed;
 }
 
 int cache_clear(const Request& request) {

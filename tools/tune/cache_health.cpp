@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "cache/cache.hpp"
 #include "cache/entry_file.hpp"
+#include "cache/layout.hpp"
 
 namespace kda::tune_tool {
 namespace {
@@ -35,6 +36,7 @@ CacheHealth cache_health(const std::string& directory) {
   CacheHealth health;
   health.directory = cache::shared_cache(directory)->directory();
   if (health.directory.empty()) return health;
+  health.unreadable = cache::Layout(health.directory).trouble();
   const std::string objects = health.directory + "/v1/objects";
   for (const std::string& folder : names_in(objects)) {
     const std::string inside = file::join(objects, folder);

@@ -3,6 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/env.hpp"
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "cache/bundle.hpp"
+#include "cache/layout.hpp"
+#include "cache/sweep.hpp"
 #include "cli/build_info.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/machine.hpp"
@@ -126,11 +131,51 @@ void check_cache(const Request& request, Checks& checks) {
       "{}: {} entries, {:.1f} MB, {} damaged, {} set aside earlier", health.directory,
       health.entries, static_cast<double>(health.bytes) / 1e6, health.damaged, health.set_aside);
   const bool writes = base::env::cache_mode() == base::env::CacheMode::read_write;
-  if (writes && !health.trouble.empty()) {
+  if (!health.unreadable.empty()) {
+    checks.add("cache", "bad", "it cannot be looked into: " + health.unreadable);
+  } else if (writes && !health.trouble.empty()) {
     checks.add("cache", "bad", found + "; " + health.trouble);
   } else {
     checks.add("cache", health.damaged == 0 ? "ok" : "bad", found);
   }
+}
+
+// Places that KDA_CACHE_PATH names.
+void check_places(Checks& checks) {
+  const std::string path = base::env::get("KDA_CACHE_PATH");
+  for (const std::string_view word : base::split(path, ':')) {
+    if (word.empty()) continue;
+    const std::string place(word);
+    base::file::Info info;
+    if (const int error = base::file::info(place, info)) {
+      checks.add("KDA_CACHE_PATH", "bad", place + ": " + base::file::describe(error));
+    } else if (!info.directory) {
+      const auto bundle = cache::Bundle::read(place);
+      checks.add("KDA_CACHE_PATH", bundle ? "ok" : "bad",
+                 bundle ? fmt::format("{}: a bundle of {} entries", place, (*bundle)->size())
+                        : bundle.status().message());
+    } else {
+      const std::string why = cache::Layout(place).trouble();
+      checks.add("KDA_CACHE_PATH", why.empty() ? "ok" : "bad",
+                 why.empty() ? fmt::format("{}: a cache of {} entries", place,
+                                           cache::Layout(place).entries().size())
+                             : why);
+    }
+  }
+}
+
+// Reads the variables that nothing here has asked for, so that complaints() has all that is wrong.
+void ask_for_all_words() {
+  namespace env = base::env;
+  constexpr std::string_view tune[] = {"off", "read"};
+  (void)env::cache_mode();
+  (void)env::choice("KDA_TUNE", tune, 1);
+  for (const char* name : {"KDA_JIT", "KDA_STRICT_TOOLCHAIN", "KDA_KEEP_GRAPHS"}) {
+    (void)env::flag(name, true);
+  }
+  (void)env::integer("KDA_JIT_THREADS", 1, 1024, 1);
+  (void)env::integer("KDA_LOCK_TIMEOUT", 0, 86400, 30);
+  (void)env::bytes("KDA_CACHE_MAX_SIZE", cache::kDefaultMaxBytes);
 }
 
 Json environment() {
@@ -157,6 +202,8 @@ int doctor(const Request& request) {
   check_compiler(checks);
   const Json devices = check_devices(checks);
   check_cache(request, checks);
+  check_places(checks);
+  ask_for_all_words();
   for (const std::string& complaint : base::env::complaints()) {
     checks.add("environment", "bad", complaint);
   }

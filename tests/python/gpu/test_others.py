@@ -125,6 +125,39 @@ def test_plan_run_takes_torch_tensors():
         plan.run(**{**x, "v": x["v"].cpu()}, o=o, final_state=state)
 
 
+# The bug: the workspace was of torch's current stream whichever the run was on.
+def test_plan_run_allocates_on_the_stream_of_the_run():
+    plan, x = plan_and_tensors()
+    want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
+    o, state = torch.empty_like(want), torch.empty_like(want_state)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    plan.run(**x, o=o, final_state=state, stream=stream)
+    stream.synchronize()
+    assert torch.equal(o, want) and torch.equal(state, want_state)
+    if plan.workspace_bytes:
+        streams = {segment["stream"] for segment in torch.cuda.memory_snapshot()}
+        assert stream.cuda_stream in streams
+    o.zero_()
+    with torch.cuda.stream(stream):  # then the default stream is not the current one
+        plan.run(**x, o=o, final_state=state, stream=torch.cuda.default_stream())
+    torch.cuda.synchronize()
+    assert torch.equal(o, want)
+
+
+# The bug: the kernels were launched on the current device's stream 0.
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+def test_plan_run_on_a_device_that_is_not_current():
+    here, x = plan_and_tensors()
+    want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
+    there = kda.Plan(here.problem, kda.Options(device=1))
+    x = {name: y.to("cuda:1") for name, y in x.items()}
+    o, state = (torch.empty_like(y, device="cuda:1") for y in (want, want_state))
+    there.run(**x, o=o, final_state=state)
+    assert torch.cuda.current_device() == 0
+    assert torch.equal(o.cpu(), want.cpu()) and torch.equal(state.cpu(), want_state.cpu())
+
+
 def test_plan_run_takes_cupys_arrays():
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     plan, x = plan_and_tensors()

@@ -61,6 +61,35 @@ TEST_CASE("rows meet by their problem; what has no partner or no time is said", 
         test::Approx(std::sqrt(0.8 * 1.002)));
 }
 
+// The bug: of a file with two devices' results the first rows met the other file's one device,
+// whichever that was.
+TEST_CASE("what several devices took is not compared across them", "[tools]") {
+  const auto on = [](const char* device, double median) {
+    Json each = row("a", median);
+    each["device"] = device;
+    return each;
+  };
+  const Json both = {on("H100", 200), on("H200", 100)};
+  const Json rows = cli::compare(both, Json::array({on("H200", 100)}), 0.01)["compared"];
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["verdict"] == "GONE");
+  CHECK(rows[1]["verdict"] == "SAME");
+  // One against another is what is asked for.
+  CHECK(cli::compare(Json::array({on("H100", 200)}), Json::array({on("H200", 100)}),
+                     0.01)["compared"][0]["verdict"] == "FAST");
+}
+
+// The bug: a time that is no number ended compare with the exit code of a regression.
+TEST_CASE("a time that is no number is none", "[tools]") {
+  Json text = row("a", 1);
+  text["gpu_us"]["median"] = "fast";
+  Json null = row("b", 100);
+  null["gpu_us"]["iqr"] = nullptr;
+  const Json rows = cli::compare({text, null}, {row("a", 1), row("b", 100)}, 0.01)["compared"];
+  CHECK(verdict_of(rows, "a") == "MENDED");
+  CHECK(verdict_of(rows, "b") == "SAME");
+}
+
 TEST_CASE("results are read from an array, a document and lines", "[tools]") {
   const test::Scratch scratch;
   const auto file = [&](const char* name, const std::string& text) {

@@ -1,4 +1,7 @@
 // kda-tune cache and kda-tune bundle.
+#include <filesystem>
+#include <fstream>
+
 #include "base/file.hpp"
 #include "cache/layout.hpp"
 #include "support/catch.hpp"
@@ -69,6 +72,46 @@ TEST_CASE("the cache as kda-tune shows and keeps it", "[tools]") {
   CHECK(json_of({"cache", "gc", "--max-size", "1K", "--cache-dir",
                  dir})["gc"][0]["entries_removed"] == 1);
   CHECK(at.entries().empty());
+}
+
+// The bug: of a cache that could not be read verify said "0 entries, 0 damaged", clear that nothing
+// was left, and doctor that it was fine; and gc made one where there was none.
+TEST_CASE("a cache that cannot be looked into is not called sound", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c";
+  REQUIRE(base::file::make_directories(dir + "/v1") == 0);
+  std::ofstream(dir + "/v1/objects") << "a file";
+  for (const char* command : {"verify", "clear", "gc", "stats", "ls"}) {
+    INFO(command);
+    const test::Ran ran = run({"cache", command, "--cache-dir", dir});
+    CHECK(ran.code == 1);
+    CHECK_THAT(ran.err, test::contains("v1/objects: Not a directory"));
+  }
+  const test::Environment here("KDA_CACHE_DIR", dir);
+  const Json checks = json_of({"doctor"}, 1)["checks"];
+  CHECK_THAT(checks.dump(), test::contains("it cannot be looked into"));
+  CHECK(run({"cache", "gc", "--cache-dir", scratch / "none"}).code == 0);
+  CHECK_FALSE(std::filesystem::exists(scratch / "none"));
+}
+
+// The bug: doctor complained of those variables alone that it happened to read, and said nothing of
+// places in KDA_CACHE_PATH that are not there.
+TEST_CASE("doctor looks at every word of the environment", "[tools]") {
+  const test::Scratch scratch;
+  const test::Environment jit("KDA_JIT", "maybe"), size("KDA_CACHE_MAX_SIZE", "much"),
+      path("KDA_CACHE_PATH", scratch / "missing.kdab");
+  const std::string checks = json_of({"doctor"}, 1)["checks"].dump();
+  CHECK_THAT(checks, test::contains("KDA_JIT="));
+  CHECK_THAT(checks, test::contains("KDA_CACHE_MAX_SIZE="));
+  CHECK_THAT(checks, test::contains("missing.kdab: No such file"));
+}
+
+// The bug: a link to a bundle, as mounted volumes and build trees have them, was refused.
+TEST_CASE("a bundle may be named by a link", "[tools]") {
+  const test::Scratch scratch;
+  fill(scratch / "c", scratch / "k.kdab");
+  std::filesystem::create_symlink("k.kdab", scratch / "link.kdab");
+  CHECK(run({"bundle", "verify", scratch / "link.kdab"}).code == 0);
 }
 
 TEST_CASE("a bundle is made, listed and verified; a damaged one says so", "[tools]") {

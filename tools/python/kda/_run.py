@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from typing import Any, Optional, Sequence
 
@@ -10,7 +11,7 @@ from kda import _abi
 from kda.problem import Problem, StateLayout
 from kda.tensors import View, view
 
-__all__ = ["StatePool", "forward_of", "stream_of", "workspace_of"]
+__all__ = ["StatePool", "device_apart", "forward_of", "stream_of", "workspace_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +128,11 @@ def forward_of(
             )
         raw.sequences = cu.shape[0] - 1 if cu.shape is not None else sequences or 1
     else:
+        if len(outer) == 2 and sequences not in (None, outer[0]):
+            raise ValueError(
+                f"sequences = {sequences}, and q has the shape {list(q.shape)}, {outer[0]} "
+                "sequences apart; leave sequences out, or give the tokens as [T, ...]"
+            )
         raw.sequences = sequences or (outer[0] if len(outer) == 2 else 1)
 
     for name, dims in inner.items():
@@ -139,13 +145,18 @@ def forward_of(
         setattr(raw, name, found.pointer)
         setattr(raw, f"{name}_strides", strides)
 
-    for name in ("A_log", "dt_bias"):
+    HV, K = p.value_heads, p.key_dim
+    for name, count in (("A_log", HV), ("dt_bias", HV * K)):
         tensor = tensors[name]
         if tensor is None:
             continue
         found = seen(name, tensor)
         if found.type not in ("", "f32"):
             raise ValueError(f"{name} is {found.type}; it is always f32")
+        if found.shape is not None and math.prod(found.shape) != count:
+            raise ValueError(
+                f"{name} has {math.prod(found.shape)} elements; it needs {count} (HV={HV}, K={K})"
+            )
         _contiguous(name, found)
         setattr(raw, name, found.pointer)
 
@@ -213,6 +224,15 @@ def is_plain_torch(tensor: Any) -> bool:
     return torch is not None and type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
+def device_apart(tensor: Any) -> Optional[int]:
+    """The CUDA device of a torch tensor where it is not the current one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor) or not tensor.is_cuda:
+        return None
+    index: int = tensor.get_device()
+    return None if index == torch._C._cuda_getDevice() else index
+
+
 def stream_of(stream: Any, tensor: Any) -> int:
     """A CUstream as an int, from an int, torch's, CuPy's or anything with ``__cuda_stream__``."""
     if stream is None:
@@ -235,8 +255,19 @@ def stream_of(stream: Any, tensor: Any) -> int:
     )
 
 
-def workspace_of(workspace: Any, needed: int, tensor: Any) -> tuple[int, int, Any]:
-    """Address, bytes and what holds them."""
+def _workspace_on(queue: int, needed: int, device: Any) -> Any:
+    """Of torch's allocator, which reuses it in the order of that stream."""
+    torch = sys.modules["torch"]
+    if queue:
+        stream = torch.cuda.ExternalStream(queue, device=device)
+    else:  # which ExternalStream would take for no address, and make a stream
+        stream = torch.cuda.default_stream(device)
+    with torch.cuda.stream(stream):
+        return torch.empty(needed, dtype=torch.uint8, device=device)
+
+
+def workspace_of(workspace: Any, needed: int, tensor: Any, queue: int) -> tuple[int, int, Any]:
+    """Address, bytes and what holds them, which may go once the kernels are enqueued on `queue`."""
     if workspace is None:
         if not needed:
             return 0, 0, None
@@ -246,9 +277,13 @@ def workspace_of(workspace: Any, needed: int, tensor: Any) -> tuple[int, int, An
                 "torch tensors is it allocated here)"
             )
         torch = sys.modules["torch"]
+        index = tensor.get_device()
+        if queue != torch._C._cuda_getCurrentRawStream(index):
+            workspace = _workspace_on(queue, needed, tensor.device)
+            return workspace.data_ptr(), needed, workspace
         # What torch's own compiled code calls; the public form costs a microsecond.
         make = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
-        if make is not None and tensor.get_device() == torch._C._cuda_getDevice():
+        if make is not None and index == torch._C._cuda_getDevice():
             workspace = make((needed,), (1,), torch.uint8)
         else:
             workspace = torch.empty(needed, dtype=torch.uint8, device=tensor.device)

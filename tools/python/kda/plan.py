@@ -8,7 +8,7 @@ from typing import Any, Iterable, Optional
 
 from kda import _abi, errors
 from kda._library import load_packaged_nvrtc
-from kda._run import StatePool, forward_of, is_plain_torch, stream_of, workspace_of
+from kda._run import StatePool, device_apart, forward_of, is_plain_torch, stream_of, workspace_of
 from kda._same import Known, remember
 from kda.problem import Options, Problem
 
@@ -193,8 +193,9 @@ class Plan:
         sequences apart, [N, T / N, ...].  Of [T, ...] without cu_seqlens, `sequences` says how many
         there are.
 
-        Without a `workspace` torch's allocator gives one, if q is a torch tensor; without a
-        `stream` it is torch's current one, otherwise the default stream.
+        Without a `workspace` torch's allocator gives one on that stream, if q is a torch tensor;
+        without a `stream` it is torch's current one, otherwise the default stream.  Torch tensors
+        may be on a device that is not the current one.
         """
         queue = stream_of(stream, q)
         tensors = (cu_seqlens, q, k, v, g, beta, A_log, dt_bias, initial_state, o, final_state)
@@ -235,6 +236,15 @@ class Plan:
             forward = bytes(raw)
             if key is not None and all(map(is_plain_torch, there)):
                 remember(self._checked, key, there, _abi.form(raw), gradients=True)
-        memory, size, owner = workspace_of(workspace, self._workspace_bytes, q)
+        apart = device_apart(q)
+        if apart is None:
+            self._launch(forward, workspace, q, queue)
+        else:  # a stream's number, 0 above all, means one of the current device
+            with sys.modules["torch"].cuda.device(apart):
+                self._launch(forward, workspace, q, queue)
+        del keep  # lived until the kernels were enqueued
+
+    def _launch(self, forward: bytes, workspace: Any, q: Any, queue: int) -> None:
+        memory, size, owner = workspace_of(workspace, self._workspace_bytes, q, queue)
         _abi.check(self._lib.kda_plan_run(self._handle, forward, memory, size, queue))
-        del keep, owner  # lived until the kernels were enqueued
+        del owner  # lived until the kernels were enqueued

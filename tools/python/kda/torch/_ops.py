@@ -138,6 +138,7 @@ def _forward_out_cuda(*arguments: Any) -> None:
     t = Tensors(*most[:9])
     kept = final_state if final_state is not None else t.initial_state
     rule = _rule_of(most[9:], torch.float32 if kept is None else kept.dtype)
+    _tensors.check_out(o, t)  # what tracing saw may have been laid out anew since
     _call.launch(ready_for(rule, t, final_state is not None), t, o, final_state)
 
 
@@ -151,6 +152,7 @@ def _paged_cuda(*arguments: Any) -> None:
     assert t.initial_state is not None
     paging = Paging(checkpoint_tokens, zero_padding, mixed_lengths)
     rule = _rule_of(words, t.initial_state.dtype)._replace(paging=paging)
+    _tensors.check_out(o, t)
     _call.launch(ready_for(rule, t, True, slots), t, o, t.initial_state, slots)
 
 

@@ -74,6 +74,13 @@ def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -
             f"num_accepted_tokens needs a table of slots, one for the state after each token; "
             f"indices are {list(slots.indices.shape)}, not [N, columns]"
         )
+    choose = slots.num_accepted_tokens is not None and slots.initial_indices is not None
+    if choose and slots.indices.shape[1] == 1:
+        raise ValueError(
+            f"num_accepted_tokens and initial_indices are given and indices are "
+            f"{list(slots.indices.shape)}; with one column leave one of the two out, or give a "
+            "column for each token"
+        )
     if slots.committed_tokens is not None:
         need_one_slot(slots.indices)
         if paging.checkpoint_tokens > 0:
@@ -99,7 +106,11 @@ def need_one_slot(indices: Tensor) -> None:
 
 
 def repaired(slots: tuple[Any, ...]) -> Slots:
-    """With copies of what the library would refuse for its type or its strides."""
+    """With copies of what the library would refuse for its type or its strides, and without the
+    accepted tokens of a table of one column, the start whatever they are.
+    """
+    if slots[2] is not None and slots[0].shape[1:] == (1,):
+        slots = (*slots[:2], None, *slots[3:])
     kind = slots[0].dtype
 
     def plain(x: Optional[Tensor]) -> Optional[Tensor]:

@@ -185,7 +185,8 @@ def fused_recurrent_kda(
     if kwargs:
         if "transpose_state_layout" in kwargs:
             state_v_first = _under_its_old_name(state_v_first, kwargs)
-        paged = {name: kwargs[name] for name in _PAGED if name in kwargs}
+        # Given as None is not given.
+        paged = {name: kwargs[name] for name in _PAGED if kwargs.get(name) is not None}
         if paged:
             paged.setdefault("inplace_final_state", "ssm_state_indices" in paged)
             return fused_recurrent_kda_fwd(

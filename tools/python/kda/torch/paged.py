@@ -15,7 +15,7 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._pool import Paging, Slots, need_one_slot
-from kda.torch._tensors import Tensors, given
+from kda.torch._tensors import Tensors, check_out, given
 from kda.torch._words import Words, check, rule_of, said
 
 _ready: Known[Ready] = {}
@@ -50,13 +50,10 @@ def _run(
     w, t = Words(*words), Tensors(*tensors)
     if slots is None:
         _check_in_place(state)
-    if out is None:
-        o = _new_output(t.v, zeroed)
-    else:
-        o = out
-        assert o.shape == t.v.shape, f"out is {list(o.shape)}; it must be {list(t.v.shape)}"
+    o = _new_output(t.v, zeroed) if out is None else out
     _ops.refuse_gradients("fused_recurrent_kda_fwd", t)
     check(w, t, slots is not None)
+    check_out(o, t)
     rule = rule_of(w, state.dtype, Paging(*paging))
     if traced:
         if slots is None:
@@ -64,11 +61,6 @@ def _run(
         else:
             _ops.paged(rule, t, Slots(*slots), o)
         return o
-    if not o.is_contiguous() or o.dtype != t.q.dtype or o.device != t.q.device:
-        raise ValueError(
-            f"out is {o.dtype} on {o.device} with strides {list(o.stride())}; it must be "
-            f"contiguous and, as q, {t.q.dtype} on {t.q.device}"
-        )
     ready = _call.prepare(rule, t, True, None if slots is None else Slots(*slots))
     remember(_ready, key, there, ready)
     _call.launch(ready, tensors, o, state, slots)
@@ -128,6 +120,7 @@ def paged_kda(
         initial_state_indices: ``[N]``, where sequences start instead; negative: from zero.
         num_accepted_tokens: ``[N]``, of the tokens of the call before: sequence n starts from the slot
             ``ssm_state_indices[n, accepted - 1]``; from its first slot where it is zero or less.
+            Of one column that is always the first slot, so not with initial_state_indices then.
         checkpoint_indices: ``[N, columns]``; the state after ``(j + 1) * checkpoint_tokens`` tokens of
             sequence n goes to the slot ``[n, j]``, to none where that is negative.
         committed_tokens: ``[N]``, int32 or int64: the final state of sequence n is the one after so many
@@ -185,7 +178,7 @@ def _gathered(
         valid = valid & (first < count)
     rows = torch.where(valid, torch.arange(first.shape[0], device=first.device), -1)
     if pool is None:
-        return torch.zeros(shape, device=indices.device), rows
+        return torch.zeros(shape, dtype=torch.float32, device=indices.device), rows
     chosen = pool[first.clamp(0, count - 1).long()].float()
     return chosen.masked_fill_(~valid[:, None, None, None], 0), rows
 
@@ -249,7 +242,7 @@ def fused_recurrent_kda_fwd(
             state, rows = _gathered(state, shape, ssm_state_indices, num_accepted_tokens)
             ssm_state_indices, num_accepted_tokens = rows, None
         elif state is None:
-            state = torch.zeros(shape, device=q.device)
+            state = torch.zeros(shape, dtype=torch.float32, device=q.device)
         else:
             state = state.float().clone()
     words = said(

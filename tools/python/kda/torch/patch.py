@@ -31,7 +31,7 @@ def _with_fallback(name: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     ours = OURS[name]
     said: set[str] = set()
 
-    @functools.wraps(theirs)
+    @functools.wraps(theirs, updated=())  # not its attributes: FLA's turn torch.compile away
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return ours(*args, **kwargs)
