@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/failure.hpp"
 #include "cli/text_file.hpp"
 #include "problem/problem.hpp"
 

@@ -26,7 +26,6 @@ namespace env = base::env;
 namespace file = base::file;
 using cli::Column;
 using cli::Json;
-using cli::must;
 
 constexpr Column kFacts[] = {{"fact", "fact"}, {"value", "value"}};
 constexpr Column kTargets[] = {
