@@ -1,6 +1,7 @@
 #include "tune/journal.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <limits>
 #include <utility>
@@ -144,7 +145,9 @@ void Journal::write_line(const std::string& line) {
 
 std::string journal_path(const std::string& wisdom_directory, const JournalHeader& header) {
   const std::string name =
-      base::digest(key_of(header.problem) + digest(header.environment)).substr(0, 16);
+      base::digest(fmt::format("{}{}{}", key_of(header.problem), digest(header.environment),
+                               fmt::join(header.lengths, ",")))
+          .substr(0, 16);
   return base::file::join(wisdom_directory, "v1/journal/" + name + ".jsonl");
 }
 

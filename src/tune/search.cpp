@@ -209,11 +209,16 @@ Result<std::vector<Timed>> preliminaries(const Crowd& all, Evaluator& evaluator,
   return Status(Code::invalid_argument, "method: no such enumerator");
 }
 
-// The best measurement of each strategy: finals count more than rungs.
+// The best measurement of each strategy: finals count more than rungs, and what proved wrong in one
+// of them counts in none.
 std::vector<Measurement> by_strategy(const std::vector<Measurement>& measurements) {
+  std::set<std::string> faulty;
+  for (const Measurement& each : measurements) {
+    if (each.outcome != Outcome::ok) faulty.insert(to_text(each.candidate));
+  }
   std::map<std::string, const Measurement*> best;
   for (const Measurement& each : measurements) {
-    if (each.outcome != Outcome::ok || each.time_us.n == 0) continue;
+    if (each.time_us.n == 0 || faulty.contains(to_text(each.candidate))) continue;
     const Measurement*& standing = best[each.candidate.strategy];
     if (standing == nullptr || each.rung > standing->rung ||
         (each.rung == standing->rung && each.time_us.median < standing->time_us.median)) {

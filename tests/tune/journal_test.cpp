@@ -162,5 +162,9 @@ TEST_CASE("each problem and environment has a journal of its own", "[tune]") {
   CHECK(tune::journal_path("/w", header_of()) == tune::journal_path("/w", header_of()));
   CHECK(tune::journal_path("/w", header_of()) != tune::journal_path("/w", other));
   CHECK(tune::journal_path("/w", header_of()) != tune::journal_path("/w", header_of("T=9 H=2")));
+  // The bug: searches of other lengths of as many tokens wrote into one file, and resumed from it.
+  tune::JournalHeader lengths = header_of();
+  lengths.lengths.push_back(1);
+  CHECK(tune::journal_path("/w", header_of()) != tune::journal_path("/w", lengths));
   CHECK(tune::journal_path("/w", header_of()).starts_with("/w/v1/journal/"));
 }

@@ -111,6 +111,10 @@ TEST_CASE("where finalists prove wrong at size the next ones step in", "[tune][c
   CHECK(fickle.finals == 2);
   CHECK(found->record.decision == "the default could not be timed");
   CHECK(found->record.rejected.at("wrong") == 3);
+  // The bug: what had proved wrong stood as its strategy's best by the rungs before.
+  for (const tune::Measurement& best : found->record.by_strategy) {
+    CHECK(best.rung == tune::kFinals);
+  }
 }
 
 TEST_CASE("where nothing is right the search says so", "[tune][compile]") {

@@ -128,7 +128,7 @@ int run(const Request& request) {
         const std::string status = rows.back()["status"];
         if (status != "ok") progress.note(title(subject) + ": " + status);
       }
-    } catch (const std::runtime_error& failure) {  // Failure, or the device's
+    } catch (const std::exception& failure) {  // Failure, the device's, or no memory
       progress.note(title(subject) + ": " + failure.what());
       rows.push_back(row_of({.subject = &subject, .skipped = failure.what()}, circumstances));
       ++tally.failed;

@@ -165,14 +165,29 @@ class Campaign {
 }  // namespace
 
 std::vector<int> devices_of(const Request& request, const device::Device& first) {
+  const auto alike = [&](const device::Device& other) {
+    return other.name == first.name && other.multiprocessors == first.multiprocessors;
+  };
+  // What is timed on one is recorded as the first one's.
+  for (std::size_t i = 0; i < request.devices.size(); ++i) {
+    const int ordinal = request.devices[i];
+    const device::Device device = cli::must(device::query(ordinal));
+    if (!alike(device)) {
+      throw cli::Failure(cli::kBadCommand,
+                         fmt::format("--devices: {} is {}, and {} is {}; a search takes one kind",
+                                     ordinal, device.name, first.ordinal, first.name));
+    }
+    if (std::count(request.devices.begin(), request.devices.end(), ordinal) > 1) {
+      throw cli::Failure(cli::kBadCommand, fmt::format("--devices: {} is named twice", ordinal));
+    }
+  }
   if (!request.devices.empty()) return request.devices;
   std::vector<int> ordinals{first.ordinal};
   if (request.device >= 0) return ordinals;
   for (int ordinal = 0;; ++ordinal) {
     const Result<device::Device> other = device::query(ordinal);
     if (!other) return ordinals;
-    const bool alike = other->name == first.name && other->multiprocessors == first.multiprocessors;
-    if (alike && ordinal != first.ordinal) ordinals.push_back(ordinal);
+    if (alike(*other) && ordinal != first.ordinal) ordinals.push_back(ordinal);
   }
 }
 

@@ -20,7 +20,8 @@ constexpr Column kColumns[] = {
     {"problem", "problem"},       {"strategy", "strategy"},        {"tuning", "tuning"},
     {"time_us.median", "us", 1},  {"default_us", "default us", 1}, {"decision", "decision"},
     {"considered", "considered"}, {"measured", "measured"},        {"refused", "refused"},
-    {"seconds", "s", 1},          {"ended_by", "ended by"},        {"failed", "failed"}};
+    {"seconds", "s", 1},          {"ended_by", "ended by"},        {"not_recorded", "not recorded"},
+    {"failed", "failed"}};
 
 std::string refused_text(const tune::Record& record) {
   std::string text;
@@ -90,11 +91,26 @@ Json Tuner::tune(const cli::Subject& subject, double seconds, const OnProgress& 
   record.driver = machine_.driver;
   record.library = machine_.version + " " + machine_.commit;
   record.date = machine_.date;
-  if (found->complete || found->ended_by != "stop") must(wisdom_->add(record));
   row.update(record_row(record));
+  if (const std::string why = why_not_recorded(record); !why.empty()) {
+    row["not_recorded"] = why;
+  } else if (found->complete || found->ended_by != "stop") {
+    if (const Status added = wisdom_->add(record); !added) row["failed"] = added.message();
+  }
   row["refused"] = refused_text(record);
   row["ended_by"] = found->ended_by;
   return row;
+}
+
+std::string Tuner::why_not_recorded(const tune::Record& record) const {
+  if (request_.strategies.empty() && request_.tunings.empty()) return {};
+  const auto hint = wisdom_->find(record.problem, device_);
+  if (!hint || hint->match != tune::Match::exact) return {};
+  // Who names a directory wants it there, whatever the library ships.
+  if (hint->source != tune::Source::user && !request_.wisdom_dir.empty()) return {};
+  if (record.time_us.median < hint->microseconds) return {};
+  return fmt::format("{} of {:.1f} us stands: --strategy and --tuning left it out",
+                     tune::to_text(hint->candidate), hint->microseconds);
 }
 
 std::span<const Column> tuned_columns() { return kColumns; }

@@ -34,6 +34,9 @@ class Tuner {
   cli::Json tune(const cli::Subject& subject, double seconds, const OnProgress& on_progress);
 
  private:
+  // Of a search that was told what to leave out, which takes no faster winner's place; else empty.
+  std::string why_not_recorded(const tune::Record& record) const;
+
   const Request& request_;
   device::Device device_;
   unsigned compile_threads_;

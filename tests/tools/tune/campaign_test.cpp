@@ -90,6 +90,40 @@ TEST_CASE("one problem's candidates are shared; kernels come from processes of t
   CHECK(devices_in(Json::parse(tool.said)["tuned"]).size() == 3);
 }
 
+// The bug: a search told to look at one strategy or tuning alone took the place of a faster winner.
+TEST_CASE("a search that leaves something out replaces no faster winner", "[tools][compile]") {
+  Tool tool;
+  const auto row = [&] {
+    REQUIRE(tool.tune("T=40", "--tuning 'threads=64 stages=2'", 1) == 0);
+    return Json::parse(tool.said)["tuned"][0];
+  };
+  CHECK_FALSE(row().contains("not_recorded"));
+  std::string record;
+  for (const auto& each :
+       std::filesystem::recursive_directory_iterator(tool.scratch / "cache/wisdom/v1")) {
+    const std::string path = each.path();
+    if (path.ends_with(".json") && !path.ends_with("manifest.json")) record = path;
+  }
+  REQUIRE_FALSE(record.empty());
+  const auto make_it_take = [&](double microseconds) {
+    std::ifstream in(record);
+    Json kept = Json::parse(in);
+    kept["time_us"]["median"] = microseconds;
+    std::ofstream(record) << kept.dump() << "\n";
+  };
+  make_it_take(1e-3);
+  CHECK_THAT(test::text(row()["not_recorded"]), test::contains("stands"));
+  make_it_take(1e9);
+  CHECK_FALSE(row().contains("not_recorded"));
+}
+
+// The bug: times of another device, or of one that two workers shared, were the first one's.
+TEST_CASE("devices are named once each", "[tools][compile]") {
+  Tool tool;
+  CHECK(tool.tune("T=40", "--devices 0,0", 2) == 2);
+  CHECK_THAT(tool.complaints, test::contains("0 is named twice"));
+}
+
 TEST_CASE("a limit of time holds, and what no time was left for says so", "[tools][compile]") {
   Tool tool;
   const auto start = std::chrono::steady_clock::now();
