@@ -101,7 +101,8 @@ enum class Effort : std::int32_t {
   wisdom_only,  // use recorded measurements or fail with Code::no_wisdom; never guess
   estimate,     // recorded measurements, else the cost model; never times anything
   measure,      // what is recorded for just this problem and device, else time the candidates on
-                // the device and record the winner: seconds, and device memory for the inputs
+                // the device and record the winner: seconds, and device memory for the inputs;
+                // where that fails as estimate, and the next such call tries again
 };
 
 // What is done with the directory of compiled kernels.

@@ -1,6 +1,7 @@
 #include "base/env.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <cassert>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <set>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
@@ -17,32 +20,48 @@
 namespace kda::base::env {
 namespace {
 
+constexpr std::string_view kCacheWords[] = {"off", "ro", "rw"};
+constexpr std::string_view kTuneWords[] = {"off", "read"};
+constexpr std::string_view kLogWords[] = {"trace", "debug", "info", "warn", "error", "off"};
+constexpr Form kFlag{Form::Kind::flag};
+constexpr Form kBytes{Form::Kind::bytes};
+constexpr Form word(std::span<const std::string_view> words) { return {Form::Kind::word, words}; }
+constexpr Form number(std::int64_t low, std::int64_t high) {
+  return {Form::Kind::number, {}, low, high};
+}
+
 constexpr Variable variables[] = {
     {"KDA_CACHE_DIR", "directory of the compiled kernels",
      "$XDG_CACHE_HOME/kda, else ~/.cache/kda"},
-    {"KDA_CACHE", "off: memory only; ro: read the directory; rw: write it too", "rw"},
+    {"KDA_CACHE", "off: memory only; ro: read the directory; rw: write it too", "rw",
+     word(kCacheWords)},
     {"KDA_CACHE_PATH", "more directories and bundles to read kernels from, separated by colons",
      "none"},
-    {"KDA_CACHE_MAX_SIZE", "bytes that the directory may hold: 500M, 2G", "1G"},
-    {"KDA_CACHE_TRUST_SHARED", "1: use a cache directory that others own or may write", "0"},
-    {"KDA_LOCK_TIMEOUT", "seconds to wait for another process that compiles the same kernel", "30"},
-    {"KDA_STRICT_TOOLCHAIN", "1: take from bundles only what this machine's NVRTC would make", "0"},
-    {"KDA_JIT", "off: never compile; a kernel that no cache or bundle holds is an error", "on"},
+    {"KDA_CACHE_MAX_SIZE", "bytes that the directory may hold: 500M, 2G", "1G", kBytes},
+    {"KDA_CACHE_TRUST_SHARED", "1: use a cache directory that others own or may write", "0", kFlag},
+    {"KDA_LOCK_TIMEOUT", "seconds to wait for another process that compiles the same kernel", "30",
+     number(0, 86400)},
+    {"KDA_STRICT_TOOLCHAIN", "1: take from bundles only what this machine's NVRTC would make", "0",
+     kFlag},
+    {"KDA_JIT", "off: never compile; a kernel that no cache or bundle holds is an error", "on",
+     kFlag},
     {"KDA_WISDOM_DIR", "directory of the measurements", "wisdom, in the directory of the kernels"},
     {"KDA_WISDOM_PATH", "more such directories, read only, separated by colons", "none"},
-    {"KDA_TUNE", "off: plans know nothing of measurements; read: they use them", "read"},
+    {"KDA_TUNE", "off: plans know nothing of measurements; read: they use them", "read",
+     word(kTuneWords)},
     {"KDA_NVRTC_PATH", "libnvrtc to use: the library or its directory; no other is tried",
      "the loaded one, CUDA_HOME, CUDA_PATH, the loader's, /usr/local/cuda*, Python's"},
     {"KDA_LIBCUDA_PATH", "libcuda to use; no other is tried", "libcuda.so.1"},
-    {"KDA_JIT_THREADS", "kernels compiled at once, 1..1024", "as many as cores"},
+    {"KDA_JIT_THREADS", "kernels compiled at once, 1..1024", "as many as cores", number(1, 1024)},
     {"KDA_KEEP_GRAPHS", "0: plans of several kernels launch them one by one, never as a kept graph",
-     "1"},
+     "1", kFlag},
     {"KDA_INTRA_THREADS", "kda_prefill_f32 only: threads a block of the stage inside the chunks",
-     "the planner's"},
-    {"KDA_INTER_THREADS", "the same of the stage across them", "the planner's"},
+     "the planner's", number(1, 1024)},
+    {"KDA_INTER_THREADS", "the same of the stage across them", "the planner's", number(1, 1024)},
     {"KDA_INTER_SHARDS", "the same: blocks that share one head's V, which it must divide",
-     "the planner's"},
-    {"KDA_LOG", "messages to stderr: trace, debug, info, warn, error or off", "off"},
+     "the planner's", number(1, 1024)},
+    {"KDA_LOG", "messages to stderr: trace, debug, info, warn, error or off", "off",
+     word(kLogWords)},
     {"CUDA_HOME", "a CUDA toolkit to find libnvrtc in", "unset"},
     {"CUDA_PATH", "the same, after CUDA_HOME", "unset"},
     {"VIRTUAL_ENV", "a Python environment whose nvidia packages may hold libnvrtc", "unset"},
@@ -55,20 +74,72 @@ constexpr Variable variables[] = {
     {"HOME", "parent of ~/.cache", "the user's entry in the password database"},
 };
 
-std::mutex complaints_mutex;
-std::vector<std::string>& complaints_list() {
-  static auto* list = new std::vector<std::string>;  // leaked: usable during exit
-  return *list;
+const Variable* find_row(std::string_view name) {
+  const auto row = std::find_if(std::begin(variables), std::end(variables),
+                                [&](const Variable& each) { return name == each.name; });
+  return row == std::end(variables) ? nullptr : row;
+}
+
+std::optional<std::size_t> position_in(const Form& form, const std::string& value) {
+  const auto at = std::find(form.words.begin(), form.words.end(), lower(value));
+  if (at == form.words.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - form.words.begin());
+}
+
+std::optional<std::int64_t> number_in(const Form& form, const std::string& value) {
+  const std::optional<std::int64_t> number = parse_integer(value);
+  return number && *number >= form.low && *number <= form.high ? number : std::nullopt;
+}
+
+// What is wrong with a value; empty: nothing.
+std::string fault_of(const Variable& row, const std::string& value) {
+  const Form& form = row.form;
+  std::string fault;
+  switch (form.kind) {
+    case Form::Kind::text:
+      break;
+    case Form::Kind::flag:
+      if (!parse_switch(value)) fault = "is neither 1 nor 0";
+      break;
+    case Form::Kind::word:
+      if (!position_in(form, value)) {
+        fault = fmt::format("is none of {}", fmt::join(form.words, ", "));
+      }
+      break;
+    case Form::Kind::number:
+      if (!number_in(form, value)) {
+        fault = fmt::format("is not a whole number from {} to {}", form.low, form.high);
+      }
+      break;
+    case Form::Kind::bytes:
+      if (!parse_bytes(value)) fault = "is no size such as 500M or 2G";
+      break;
+  }
+  if (fault.empty()) return fault;
+  return fmt::format("{}={} {}", row.name, quote(value), fault);
 }
 
 void complain(const std::string& text) {
+  static std::mutex mutex;
+  static auto* told = new std::set<std::string>;  // leaked: usable during exit
   {
-    const std::lock_guard lock(complaints_mutex);
-    std::vector<std::string>& list = complaints_list();
-    if (std::find(list.begin(), list.end(), text) != list.end()) return;
-    list.push_back(text);
+    const std::lock_guard lock(mutex);
+    if (!told->insert(text).second) return;
   }
   log::warn(text);
+}
+
+// As `parse` reads it; the fallback when it is unset, or in another form than the table's.
+template <class T, class Parse>
+T read(const char* name, Form::Kind kind, T fallback, const Parse& parse) {
+  const Variable* row = find_row(name);
+  assert(row != nullptr && row->form.kind == kind);
+  (void)kind;
+  const std::string value(trim(get(name)));
+  if (value.empty()) return fallback;
+  if (const auto parsed = parse(row->form, value)) return *parsed;
+  complain(fmt::format("{}; using the default: {}", fault_of(*row, value), row->fallback));
+  return fallback;
 }
 
 std::string home() {
@@ -89,8 +160,7 @@ std::string home() {
 std::span<const Variable> table() { return variables; }
 
 std::string get(const char* name) {
-  assert(std::any_of(std::begin(variables), std::end(variables),
-                     [&](const Variable& row) { return std::string_view(row.name) == name; }));
+  assert(find_row(name) != nullptr);
   const char* value = secure_getenv(name);
   return value == nullptr ? std::string() : std::string(value);
 }
@@ -104,49 +174,34 @@ std::string snapshot() {
   return text;
 }
 
-std::size_t choice(const char* name, std::span<const std::string_view> words,
-                   std::size_t fallback) {
-  const std::string value = lower(trim(get(name)));
-  if (value.empty()) return fallback;
-  const auto at = std::find(words.begin(), words.end(), value);
-  if (at != words.end()) return static_cast<std::size_t>(at - words.begin());
-  complain(fmt::format("{}={} is none of {}; using {}", name, quote(value), fmt::join(words, ", "),
-                       words[fallback]));
-  return fallback;
+std::span<const std::string_view> words_of(const char* name) { return find_row(name)->form.words; }
+
+std::size_t choice(const char* name, std::size_t fallback) {
+  return read(name, Form::Kind::word, fallback, position_in);
 }
 
-std::int64_t integer(const char* name, std::int64_t low, std::int64_t high, std::int64_t fallback) {
-  const std::string value(trim(get(name)));
-  if (value.empty()) return fallback;
-  const std::optional<std::int64_t> number = parse_integer(value);
-  if (number && *number >= low && *number <= high) return *number;
-  complain(fmt::format("{}={} is not a whole number from {} to {}; using the default", name,
-                       quote(value), low, high));
-  return fallback;
+std::int64_t integer(const char* name, std::int64_t fallback) {
+  return read(name, Form::Kind::number, fallback, number_in);
 }
 
 bool flag(const char* name, bool fallback) {
-  const std::string value(trim(get(name)));
-  if (value.empty()) return fallback;
-  const std::optional<bool> given = parse_switch(value);
-  if (given) return *given;
-  complain(fmt::format("{}={} is neither 1 nor 0; using {}", name, quote(value), fallback ? 1 : 0));
-  return fallback;
+  return read(name, Form::Kind::flag, fallback,
+              [](const Form&, const std::string& value) { return parse_switch(value); });
 }
 
 std::int64_t bytes(const char* name, std::int64_t fallback) {
-  const std::string value(trim(get(name)));
-  if (value.empty()) return fallback;
-  const std::optional<std::int64_t> number = parse_bytes(value);
-  if (number) return *number;
-  complain(
-      fmt::format("{}={} is no size such as 500M or 2G; using the default", name, quote(value)));
-  return fallback;
+  return read(name, Form::Kind::bytes, fallback,
+              [](const Form&, const std::string& value) { return parse_bytes(value); });
 }
 
 std::vector<std::string> complaints() {
-  const std::lock_guard lock(complaints_mutex);
-  return complaints_list();
+  std::vector<std::string> all;
+  for (const Variable& row : variables) {
+    const std::string value(trim(get(row.name)));
+    if (value.empty()) continue;
+    if (std::string fault = fault_of(row, value); !fault.empty()) all.push_back(std::move(fault));
+  }
+  return all;
 }
 
 std::string cache_root() {
@@ -159,8 +214,8 @@ std::string cache_root() {
 }
 
 CacheMode cache_mode() {
-  constexpr std::string_view words[] = {"off", "ro", "rw"};
-  return static_cast<CacheMode>(choice("KDA_CACHE", words, 2));
+  return static_cast<CacheMode>(
+      choice("KDA_CACHE", static_cast<std::size_t>(CacheMode::read_write)));
 }
 
 }  // namespace kda::base::env

@@ -9,10 +9,18 @@
 
 namespace kda::base::env {
 
+// What a value has to look like.
+struct Form {
+  enum class Kind { text, flag, word, number, bytes } kind = Kind::text;
+  std::span<const std::string_view> words = {};  // of a word
+  std::int64_t low = 0, high = 0;                // of a number
+};
+
 struct Variable {
   const char* name;
   const char* meaning;
   const char* fallback;  // what holds when it is unset, in words
+  Form form = {};
 };
 
 // TABLE: every variable read, in the order that the README and kda-tune doctor print them.
@@ -24,12 +32,15 @@ std::string get(const char* name);
 // All that this library reads, as one text: a change of any of it changes the text.
 std::string snapshot();
 
-// The position of the value among the words; the fallback when it is unset, or is none of them,
-// which is reported once.
-std::size_t choice(const char* name, std::span<const std::string_view> words, std::size_t fallback);
+// The table's words for it.
+std::span<const std::string_view> words_of(const char* name);
 
-// The value as a number from low to high; else as choice().
-std::int64_t integer(const char* name, std::int64_t low, std::int64_t high, std::int64_t fallback);
+// The position of the value among the table's words; the fallback when it is unset, or is none of
+// them, which is reported once.
+std::size_t choice(const char* name, std::size_t fallback);
+
+// The value as a number within the table's limits; else as choice().
+std::int64_t integer(const char* name, std::int64_t fallback);
 
 // 1/0, on/off, true/false, yes/no; else as choice().
 bool flag(const char* name, bool fallback);
@@ -37,7 +48,7 @@ bool flag(const char* name, bool fallback);
 // The value as bytes, "500M" or "2G" or a plain number; else as choice().
 std::int64_t bytes(const char* name, std::int64_t fallback);
 
-// What was wrong with the environment so far, a sentence each: for kda-tune doctor.
+// What is wrong with the environment, read by now or not, a sentence each: for kda-tune doctor.
 std::vector<std::string> complaints();
 
 // Where this library keeps files: $KDA_CACHE_DIR, else $XDG_CACHE_HOME/kda, else ~/.cache/kda, else

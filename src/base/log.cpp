@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "base/env.hpp"
@@ -14,8 +15,6 @@
 namespace kda {
 namespace base::log {
 namespace {
-
-constexpr std::string_view level_words[] = {"trace", "debug", "info", "warn", "error", "off"};
 
 constexpr spdlog::level::level_enum spdlog_levels[] = {spdlog::level::trace, spdlog::level::debug,
                                                        spdlog::level::info,  spdlog::level::warn,
@@ -41,8 +40,9 @@ State* make_state() {
   auto* state = new State;
   const std::string word = lower(trim(env::get("KDA_LOG")));
   if (word.empty()) return state;
-  for (std::size_t i = 0; i < std::size(level_words); ++i) {
-    if (word == level_words[i]) {
+  const std::span<const std::string_view> words = env::words_of("KDA_LOG");
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (word == words[i]) {
       state->level = static_cast<LogLevel>(i);
       return state;
     }

@@ -45,7 +45,7 @@ BuildLocks::Held BuildLocks::acquire(const std::string& digest,
   }
   const std::string path = fmt::format("{}/{}.lock", directory_, digest.substr(0, 2));
   const auto start = Clock::now();
-  const std::chrono::seconds patience(base::env::integer("KDA_LOCK_TIMEOUT", 0, 86400, 30));
+  const std::chrono::seconds patience(base::env::integer("KDA_LOCK_TIMEOUT", 30));
   bool told = false;
   for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     int error = 0;

@@ -55,9 +55,10 @@ Result<std::shared_ptr<const Bundle>> Bundle::open(std::string name, std::string
 Result<std::shared_ptr<const Bundle>> Bundle::read(const std::string& path) {
   auto owned = std::make_unique<std::string>();
   // Who names a bundle means what a link there leads to.
-  std::error_code none;
-  const std::filesystem::path real = std::filesystem::canonical(path, none);
-  if (const int error = base::file::read(none ? path : real.string(), kMaxBundleBytes, *owned)) {
+  std::error_code unknown;
+  const std::filesystem::path real = std::filesystem::canonical(path, unknown);
+  const std::string named = unknown ? path : real.string();
+  if (const int error = base::file::read(named, kMaxBundleBytes, *owned)) {
     return refused(path, base::file::describe(error));
   }
   const Result<std::shared_ptr<const Bundle>> opened = open(path, *owned);

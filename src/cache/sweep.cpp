@@ -55,7 +55,7 @@ Swept sweep(const std::string& root, std::int64_t cap, std::int64_t target,
             std::int64_t young_seconds) {
   Swept swept;
   const Layout at(root);
-  file::Lock lock;
+  file::Lock lock;  // where it cannot be had for another reason, as on filesystems without locks
   if (file::make_directories(at.locks()) == 0 && file::locks_work(at.locks()) &&
       lock.try_acquire(at.locks() + "/sweep.lock") == EWOULDBLOCK) {
     swept.busy = true;

@@ -69,8 +69,7 @@ std::shared_ptr<tune::Wisdom> wisdom_of(const Options& options) {
 
 std::optional<tune::Hint> hint_of(const Problem& problem, const device::Device& device,
                                   const Options& options) {
-  constexpr std::string_view words[] = {"off", "read"};
-  if (base::env::choice("KDA_TUNE", words, 1) == 0) return std::nullopt;
+  if (base::env::choice("KDA_TUNE", 1) == 0) return std::nullopt;  // off
   return wisdom_of(options)->find(problem, device, options.strategy);
 }
 

@@ -57,7 +57,7 @@ Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& st
 
 unsigned default_threads() {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  return static_cast<unsigned>(base::env::integer("KDA_JIT_THREADS", 1, 1024, cores));
+  return static_cast<unsigned>(base::env::integer("KDA_JIT_THREADS", cores));
 }
 
 // work(0), ..., work(count - 1), which throw nothing, each once, on at most `threads` threads, this
@@ -78,13 +78,6 @@ void in_parallel(std::size_t count, unsigned threads,
     }
   }
   drain();
-}
-
-// In words that need no memory where there is none for more.
-Status failed(const std::string& stage, const std::exception& error) noexcept try {
-  return {Code::compile_failed, fmt::format("stage {}: {}", stage, error.what())};
-} catch (...) {
-  return {Code::compile_failed, "no memory"};
 }
 
 Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Ready>>> ready,
@@ -144,11 +137,15 @@ std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
   compile::keep_toolchain_note_in(cache.directory(), cache.mode());
   if (threads == 0) threads = default_threads();
   std::vector<std::optional<Result<Ready>>> ready(queue.size());
+  const Status no_memory(Code::compile_failed, "out of memory");  // copied where none is left
   in_parallel(queue.size(), threads, [&](std::size_t i) {
     try {
       ready[i] = make_ready(*queue[i].recipe, *queue[i].stage, device, cache);
-    } catch (const std::exception& error) {  // out of memory, say: must not end a thread
-      ready[i] = failed(queue[i].stage->name, error);
+    } catch (const std::bad_alloc&) {  // must not end a thread
+      ready[i] = no_memory;
+    } catch (const std::exception& error) {
+      ready[i] = Status(Code::compile_failed,
+                        fmt::format("stage {}: {}", queue[i].stage->name, error.what()));
     }
   });
 

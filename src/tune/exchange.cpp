@@ -84,16 +84,7 @@ Result<Import> import_lines(std::string_view text, Wisdom& into, bool lenient) {
 }
 
 std::vector<Fault> verify(const Wisdom& wisdom) {
-  std::vector<Fault> faults;
-  if (const std::string why = unreadable(wisdom.directory()); !why.empty()) {
-    const std::size_t colon = why.find(": ");
-    faults.push_back({why.substr(0, colon), why.substr(colon + 2)});
-  }
-  for (const std::string& path : damaged_manifests(wisdom.directory())) {
-    faults.push_back({path,
-                      "it is not of this directory's environment; the next record that is "
-                      "written there mends it"});
-  }
+  std::vector<Fault> faults = directory_faults(wisdom.directory());
   for (const std::string& path : record_paths(wisdom.directory())) {
     if (std::string why = fault_of(path); !why.empty()) faults.push_back({path, std::move(why)});
   }

@@ -37,44 +37,48 @@ bool is_digest(const std::string& name) {
          });
 }
 
-// Whether the text is of the environment of that digest, whole.
-bool is_manifest_of(const std::string& environment, const std::string& text) {
-  return text.ends_with('\n') &&
-         base::digest(text.substr(0, text.size() - 1)).starts_with(environment);
+// The directories of environments there are; 0 or errno.
+int environments_in(const std::string& root, std::vector<std::string>& directories) {
+  const std::string top = file::join(root, "v1");
+  std::vector<std::string> names;
+  const int error = root.empty() ? ENOENT : file::list(top, names);
+  for (const std::string& name : names) {
+    if (is_digest(name)) directories.push_back(file::join(top, name));
+  }
+  return error;
+}
+
+// Whether the text is, whole, of the environment whose digest names the directory.
+bool is_manifest_of(const std::string& directory, const std::string& text) {
+  const std::string digest = directory.substr(directory.rfind('/') + 1);
+  return text.ends_with('\n') && base::digest(text.substr(0, text.size() - 1)).starts_with(digest);
 }
 
 }  // namespace
 
-std::vector<std::string> damaged_manifests(const std::string& root) {
-  std::vector<std::string> paths;
-  std::vector<std::string> environments;
+std::vector<Fault> directory_faults(const std::string& root) {
+  std::vector<Fault> faults;
+  if (root.empty()) return faults;
+  std::vector<std::string> directories;
   const std::string top = file::join(root, "v1");
-  if (root.empty() || file::list(top, environments) != 0) return paths;
-  for (const std::string& environment : environments) {
-    if (!is_digest(environment)) continue;
-    std::string path = file::join(file::join(top, environment), kManifest);
-    std::string text;
-    if (file::read(path, kMostBytes, text) == 0 && !is_manifest_of(environment, text)) {
-      paths.push_back(std::move(path));
-    }
+  if (const int error = environments_in(root, directories); error != 0 && error != ENOENT) {
+    faults.push_back({top, file::describe(error)});
   }
-  return paths;
-}
-
-std::string unreadable(const std::string& root) {
-  std::vector<std::string> environments;
-  const std::string top = file::join(root, "v1");
-  if (root.empty()) return {};
-  const int error = file::list(top, environments);
-  if (error != 0) return error == ENOENT ? "" : top + ": " + file::describe(error);
-  for (const std::string& environment : environments) {
-    const std::string directory = file::join(top, environment);
+  for (const std::string& directory : directories) {
     std::vector<std::string> names;
-    if (const int inner = file::list(directory, names); inner != 0 && is_digest(environment)) {
-      return directory + ": " + file::describe(inner);
+    if (const int error = file::list(directory, names)) {
+      faults.push_back({directory, file::describe(error)});
+      continue;
+    }
+    const std::string manifest = file::join(directory, kManifest);
+    std::string text;
+    if (file::read(manifest, kMostBytes, text) == 0 && !is_manifest_of(directory, text)) {
+      faults.push_back({manifest,
+                        "it is not of this directory's environment; the next record that is "
+                        "written there mends it"});
     }
   }
-  return {};
+  return faults;
 }
 
 Known known(Record record, Source source, std::string path) {
@@ -106,16 +110,13 @@ std::shared_ptr<const Record> read_record(const std::string& path) {
 std::vector<std::string> record_paths(const std::string& root,
                                       const std::function<bool(const std::string&)>& wanted) {
   std::vector<std::string> paths;
-  std::vector<std::string> environments;
-  const std::string top = file::join(root, "v1");
-  if (root.empty() || file::list(top, environments) != 0) return paths;
-  for (const std::string& environment : environments) {
-    if (!is_digest(environment)) continue;
-    const std::string directory = file::join(top, environment);
+  std::vector<std::string> directories;
+  if (environments_in(root, directories) != 0) return paths;
+  for (const std::string& directory : directories) {
     std::string manifest;
     // Without a sound manifest, the records themselves are asked.
     if (wanted && file::read(file::join(directory, kManifest), kMostBytes, manifest) == 0 &&
-        is_manifest_of(environment, manifest) && !wanted(manifest)) {
+        is_manifest_of(directory, manifest) && !wanted(manifest)) {
       continue;
     }
     std::vector<std::string> names;
@@ -136,7 +137,7 @@ int write_record(const std::string& root, const Record& record) {
   if (const int error = file::make_directories(temporary)) return error;
   const std::string manifest = file::join(directory, kManifest);
   std::string there;
-  if (file::read(manifest, kMostBytes, there) != 0 || !is_manifest_of(environment, there)) {
+  if (file::read(manifest, kMostBytes, there) != 0 || !is_manifest_of(directory, there)) {
     (void)file::publish(temporary, manifest, to_json(record.environment) + "\n");
   }
   return file::publish(temporary, path_of(root, environment, key_digest(record.problem)),

@@ -31,11 +31,9 @@ std::shared_ptr<const Record> read_record(const std::string& path);
 std::vector<std::string> record_paths(const std::string& root,
                                       const std::function<bool(const std::string&)>& wanted = {});
 
-// Manifests that are not of their directory: passed over, until a record is written there.
-std::vector<std::string> damaged_manifests(const std::string& root);
-// What keeps record_paths() from seeing all there are, "<directory>: <why>"; empty: nothing, or
-// there is no such directory.
-std::string unreadable(const std::string& root);
+// What record_paths() cannot look into, where the root exists, and manifests that are not of their
+// directory: those are passed over, until a record is written there.
+std::vector<Fault> directory_faults(const std::string& root);
 
 // Writes the record, and its environment's manifest where no sound one is.  Answers 0 or errno.
 int write_record(const std::string& root, const Record& record);

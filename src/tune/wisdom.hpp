@@ -106,7 +106,7 @@ Result<Import> import_lines(std::string_view text, Wisdom& into, bool lenient = 
 struct Fault {
   std::string path, why;
 };
-// Every file of the user's directory that is no sound record, and why.
+// Every file of the user's directory that is no sound record, and what of it cannot be read.
 std::vector<Fault> verify(const Wisdom& wisdom);
 
 // Removes from the user's directory the records of other templates or compilers (stale), and of

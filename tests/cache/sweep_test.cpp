@@ -143,6 +143,18 @@ TEST_CASE("one process sweeps at a time") {
   CHECK(sweep(scratch.path(), each, 0).entries == 10);
 }
 
+// The bug: a lock that could not be opened was taken for another process, forever.
+TEST_CASE("a lock that cannot be opened is nobody's") {
+  const Scratch scratch;
+  const auto each = static_cast<std::int64_t>(fill(scratch));
+  const std::string lock = Layout(scratch.path()).locks() + "/sweep.lock";
+  (void)file::remove(lock);
+  REQUIRE(file::make_directories(lock) == 0);
+  const Swept swept = sweep(scratch.path(), each, 0);
+  CHECK_FALSE(swept.busy);
+  CHECK(swept.entries == 10);
+}
+
 // kache#497: the limit was kept by a call that nobody made.
 TEST_CASE("publishing keeps the directory within KDA_CACHE_MAX_SIZE") {
   const Scratch scratch;

@@ -39,9 +39,9 @@ class Document {
   void print() const;
 
  private:
-  const Output& output_;
   void keep(const std::string& section, const Json& rows);
 
+  const Output& output_;
   Format format_;
   std::string text_;  // table and md
   struct Parts;       // every format

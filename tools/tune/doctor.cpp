@@ -7,7 +7,6 @@
 #include "base/text.hpp"
 #include "cache/bundle.hpp"
 #include "cache/layout.hpp"
-#include "cache/sweep.hpp"
 #include "cli/build_info.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/machine.hpp"
@@ -164,20 +163,6 @@ void check_places(Checks& checks) {
   }
 }
 
-// Reads the variables that nothing here has asked for, so that complaints() has all that is wrong.
-void ask_for_all_words() {
-  namespace env = base::env;
-  constexpr std::string_view tune[] = {"off", "read"};
-  (void)env::cache_mode();
-  (void)env::choice("KDA_TUNE", tune, 1);
-  for (const char* name : {"KDA_JIT", "KDA_STRICT_TOOLCHAIN", "KDA_KEEP_GRAPHS"}) {
-    (void)env::flag(name, true);
-  }
-  (void)env::integer("KDA_JIT_THREADS", 1, 1024, 1);
-  (void)env::integer("KDA_LOCK_TIMEOUT", 0, 86400, 30);
-  (void)env::bytes("KDA_CACHE_MAX_SIZE", cache::kDefaultMaxBytes);
-}
-
 Json environment() {
   Json rows = Json::array();
   for (const base::env::Variable& row : base::env::table()) {
@@ -203,7 +188,6 @@ int doctor(const Request& request) {
   const Json devices = check_devices(checks);
   check_cache(request, checks);
   check_places(checks);
-  ask_for_all_words();
   for (const std::string& complaint : base::env::complaints()) {
     checks.add("environment", "bad", complaint);
   }

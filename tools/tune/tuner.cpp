@@ -109,8 +109,9 @@ std::string Tuner::why_not_recorded(const tune::Record& record) const {
   // Who names a directory wants it there, whatever the library ships.
   if (hint->source != tune::Source::user && !request_.wisdom_dir.empty()) return {};
   if (record.time_us.median < hint->microseconds) return {};
-  return fmt::format("{} of {:.1f} us stands: --strategy and --tuning left it out",
-                     tune::to_text(hint->candidate), hint->microseconds);
+  return fmt::format(
+      "{} of {:.1f} us stands: with --strategy or --tuning only a faster one is recorded",
+      tune::to_text(hint->candidate), hint->microseconds);
 }
 
 std::span<const Column> tuned_columns() { return kColumns; }

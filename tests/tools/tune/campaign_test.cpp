@@ -117,6 +117,13 @@ TEST_CASE("a search that leaves something out replaces no faster winner", "[tool
   CHECK_FALSE(row().contains("not_recorded"));
 }
 
+// The bug: where KDA_CACHE forbids it a search's winner was recorded nowhere, without a word.
+TEST_CASE("a search says that nothing will be recorded", "[tools][compile]") {
+  Tool tool;
+  REQUIRE(tool.tune("T=40", "--tuning 'threads=64 stages=2'", 1, "KDA_CACHE=off") == 0);
+  CHECK_THAT(tool.complaints, test::contains("nothing will be recorded: KDA_CACHE is off"));
+}
+
 // The bug: times of another device, or of one that two workers shared, were the first one's.
 TEST_CASE("devices are named once each", "[tools][compile]") {
   Tool tool;
