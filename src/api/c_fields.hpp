@@ -53,7 +53,8 @@ constexpr std::tuple kProblemFields{KDA_PROBLEM(heads),
                                     KDA_PROBLEM(zero_padding),
                                     KDA_PROBLEM(mixed_lengths),
                                     KDA_PROBLEM(wy_chunk),
-                                    KDA_PROBLEM(committed_tokens)};
+                                    KDA_PROBLEM(committed_tokens),
+                                    KDA_PROBLEM(beta_at_most_one)};
 #undef KDA_PROBLEM
 
 #define KDA_OPTIONS(name) KDA_ROW(Options, kda_options, name)

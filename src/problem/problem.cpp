@@ -112,6 +112,9 @@ Status check_formulas(const Problem& p) {
         "allow_neg_eigval = true doubles sigmoid(beta), but beta_is_logit = false; set "
         "it, or pass beta already doubled with allow_neg_eigval = false");
   }
+  if (p.beta_at_most_one && p.allow_neg_eigval) {
+    return refuse("beta_at_most_one = true, but allow_neg_eigval = true lets beta reach 2");
+  }
   if (!std::isfinite(p.scale)) {
     return refuse("scale = {}; it must be finite, 0 for 1 / sqrt(key_dim)", p.scale);
   }
@@ -192,6 +195,7 @@ Result<Problem> complete(const Problem& problem) {
                            check_wy, check_committed}) {
     if (Status status = check(p); !status) return status;
   }
+  if (p.beta_is_logit) p.beta_at_most_one = false;  // known of a sigmoid: the same kernels
   if (p.scale == 0) p.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.key_dim)));
   return p;
 }

@@ -61,6 +61,7 @@ abi::Shape shape_of(const Problem& problem) {
   shape.gate = static_cast<abi::Gate>(problem.gate);
   shape.beta_is_logit = problem.beta_is_logit;
   shape.allow_neg_eigval = problem.allow_neg_eigval;
+  shape.beta_at_most_one = problem.beta_at_most_one;
   shape.l2norm_qk = problem.l2norm_qk;
   shape.initial_state = problem.initial_state;
   shape.final_state = problem.final_state;

@@ -117,6 +117,7 @@ constexpr Word kWords[] = {
     rare<&Problem::mixed_lengths>("mixed"),
     rare<&Problem::wy_chunk>("wy"),
     rare<&Problem::committed_tokens>("committed"),
+    rare<&Problem::beta_at_most_one>("beta_most_1"),
 };
 
 std::string known_words() {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kda/kda.hpp"
 
@@ -38,6 +39,8 @@ Real log_decay(const Problem& problem, Real g, Real exp_A, Real dt_bias) {
 template <class Real>
 Real activated_beta(const Problem& problem, Real beta) {
   if (problem.beta_is_logit) beta = sigmoid(beta);
+  const bool broken = problem.beta_at_most_one && !(beta >= 0 && beta <= 1);
+  if (broken) return std::numeric_limits<Real>::quiet_NaN();
   return problem.allow_neg_eigval ? 2 * beta : beta;
 }
 

@@ -13,8 +13,6 @@
 
 namespace kda::tune {
 
-namespace {
-
 // Of what is compiled: a comment changes no time.
 std::string templates_digest() {
   static const std::string digest = [] {
@@ -26,8 +24,6 @@ std::string templates_digest() {
   }();
   return digest;
 }
-
-}  // namespace
 
 Result<Environment> environment_of(const device::Device& device) {
   Result<std::string> compiler = compile::identity();

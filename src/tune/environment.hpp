@@ -22,6 +22,9 @@ struct Environment {
 // CUDA graphs of calls, inputs rotated past the L2, GPU time alone.
 constexpr const char* kPolicy = "graph, cold L2";
 
+// Environment::templates of this library, 32 hex digits.
+std::string templates_digest();
+
 // Of this library on the device, present or named.  Fails where no compiler can be asked.
 Result<Environment> environment_of(const device::Device& device);
 

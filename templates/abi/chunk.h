@@ -36,7 +36,7 @@ struct PrepareTuning {
 // Whether beta may exceed 1.  Then inverses of nearly equal keys cancel, and their factors are
 // formed from split products and Ak is kept in two terms; below 1 neither is needed.
 constexpr bool beta_may_exceed_one(const Shape& shape) {
-  return !shape.beta_is_logit || shape.allow_neg_eigval;
+  return shape.beta_is_logit ? shape.allow_neg_eigval : !shape.beta_at_most_one;
 }
 
 // Whether Ak is stored as a rounded image and a second one of what rounding lost.

@@ -23,6 +23,7 @@ struct Shape {
   Gate gate = Gate::bounded;
   bool beta_is_logit = true;
   bool allow_neg_eigval = false;
+  bool beta_at_most_one = false;  // of no logit: what is not in [0, 1] becomes NaN
   bool l2norm_qk = true;
 
   bool state_value_first = true;

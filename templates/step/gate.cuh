@@ -89,6 +89,8 @@ KDA_DEVICE float write_strength(float beta) {
   if constexpr (shape.beta_is_logit) {
     beta = sigmoid<shape>(beta);
     if constexpr (shape.allow_neg_eigval) beta *= 2.0F;
+  } else if constexpr (shape.beta_at_most_one) {
+    if (!(beta >= 0.0F && beta <= 1.0F)) beta = __int_as_float(0x7fc00000);  // NaN, not guesswork
   }
   return beta;
 }

@@ -46,6 +46,7 @@ TEST_CASE("every field of the golden prelude holds something other than its defa
   CHECK(shape.gate != plain.gate);
   CHECK(shape.beta_is_logit != plain.beta_is_logit);
   CHECK(shape.allow_neg_eigval != plain.allow_neg_eigval);
+  CHECK(shape.beta_at_most_one != plain.beta_at_most_one);
   CHECK(shape.l2norm_qk != plain.l2norm_qk);
   CHECK(shape.state_value_first != plain.state_value_first);
   CHECK(shape.initial_state != plain.initial_state);
@@ -74,6 +75,7 @@ TEST_CASE("every enumerator is spelled as the templates declare it", "[compose]"
   // Without a pool nothing says so: kernels that know none keep their keys.
   CHECK(text({}).find("state_pool") == std::string::npos);
   CHECK(text({}).find("committed_tokens") == std::string::npos);
+  CHECK(text({}).find("beta_at_most_one") == std::string::npos);
   CHECK_THAT(text({.slot_index_type = abi::Index::i64, .committed_tokens = true}),
              test::contains(".slot_index_type = kda::abi::Index::i64, .committed_tokens = true}"));
 }

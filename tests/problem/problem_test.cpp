@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "problem/shape.hpp"
 #include "support/catch.hpp"
 
 using namespace kda;
@@ -98,6 +99,19 @@ TEST_CASE("a problem that contradicts itself is refused by field, value and limi
                p.allow_neg_eigval = true;
              }),
              test::contains("allow_neg_eigval = true"));
+  CHECK(refusal([](Problem& p) { p.beta_at_most_one = p.allow_neg_eigval = true; }) ==
+        "beta_at_most_one = true, but allow_neg_eigval = true lets beta reach 2");
+}
+
+TEST_CASE("what is known of sigmoids need not be promised and makes no kernels of its own",
+          "[problem]") {
+  const auto promised = problem::complete({.heads = 1, .beta_at_most_one = true});
+  REQUIRE(promised);
+  CHECK_FALSE(promised->beta_at_most_one);
+  const auto given =
+      problem::complete({.heads = 1, .beta_is_logit = false, .beta_at_most_one = true});
+  REQUIRE(given);
+  CHECK(problem::shape_of(*given).beta_at_most_one);
 }
 
 TEST_CASE("an enum cast from garbage is refused", "[problem]") {

@@ -47,6 +47,9 @@ TEST_CASE("words survive parse and back", "[problem]") {
            "T=9 N=3 H=2 HV=2 K=64 V=64 varlen=0 cu_seqlens=i64 qkv=bf16 g=bf16 beta=bf16 "
            "state=f32 gate=bounded lower_bound=-5 beta_logit=1 neg_eigval=0 l2norm=1 scale=0 "
            "layout=value_first h0=1 ht=1 slots=i64 committed=1",
+           "T=9 N=1 H=2 HV=2 K=64 V=64 varlen=0 cu_seqlens=i64 qkv=bf16 g=f32 beta=f32 "
+           "state=f32 gate=log_decay lower_bound=-5 beta_logit=0 neg_eigval=0 l2norm=1 scale=0 "
+           "layout=value_first h0=1 ht=1 beta_most_1=1",
        }) {
     const auto parsed = problem::parse(text);
     REQUIRE(parsed);
@@ -75,7 +78,7 @@ TEST_CASE("wrong words are refused by name", "[problem]") {
   CHECK(refusal("heads=4") ==
         "problem: there is no word 'heads'; there are T, N, H, HV, K, V, varlen, cu_seqlens, qkv, "
         "g, beta, state, gate, lower_bound, beta_logit, neg_eigval, l2norm, scale, layout, h0, ht, "
-        "pool, slots, drafts, checkpoint, zero_padding, mixed, wy, committed");
+        "pool, slots, drafts, checkpoint, zero_padding, mixed, wy, committed, beta_most_1");
   CHECK(refusal("H=four") == "problem: H = 'four' is not an integer");
   CHECK(refusal("H=99999999999") == "problem: H = '99999999999' is not an integer");
   CHECK(refusal("qkv=fp16") == "problem: qkv = 'fp16' is not f32|bf16|f16");

@@ -35,13 +35,24 @@ const Problem plain = {
 
 TEST_CASE("everything that a model fixes changes the key", "[program]") {
   const std::function<void(Problem&)> changes[] = {
-      [](Problem& p) { p.key_dim = 32; },           [](Problem& p) { p.value_dim = 32; },
-      [](Problem& p) { p.value_heads = 8; },        [](Problem& p) { p.qkv_type = DType::f16; },
-      [](Problem& p) { p.gate_type = DType::f32; }, [](Problem& p) { p.beta_type = DType::f32; },
-      [](Problem& p) { p.final_state = true; },     [](Problem& p) { p.initial_state = true; },
-      [](Problem& p) { p.gate = Gate::log_decay; }, [](Problem& p) { p.gate = Gate::softplus; },
-      [](Problem& p) { p.beta_is_logit = false; },  [](Problem& p) { p.allow_neg_eigval = true; },
-      [](Problem& p) { p.l2norm_qk = false; },      [](Problem& p) { p.varlen = true; },
+      [](Problem& p) { p.key_dim = 32; },
+      [](Problem& p) { p.value_dim = 32; },
+      [](Problem& p) { p.value_heads = 8; },
+      [](Problem& p) { p.qkv_type = DType::f16; },
+      [](Problem& p) { p.gate_type = DType::f32; },
+      [](Problem& p) { p.beta_type = DType::f32; },
+      [](Problem& p) { p.final_state = true; },
+      [](Problem& p) { p.initial_state = true; },
+      [](Problem& p) { p.gate = Gate::log_decay; },
+      [](Problem& p) { p.gate = Gate::softplus; },
+      [](Problem& p) { p.beta_is_logit = false; },
+      [](Problem& p) { p.allow_neg_eigval = true; },
+      [](Problem& p) { p.l2norm_qk = false; },
+      [](Problem& p) { p.varlen = true; },
+      [](Problem& p) {
+        p.beta_is_logit = false;
+        p.beta_at_most_one = true;
+      },
   };
   std::set<std::string> keys = {key_of(plain)};
   for (const auto& change : changes) {

@@ -164,6 +164,23 @@ def test_committed_tokens(launches, call):
     assert not launches[-1].committed_tokens and not launches.problem.committed_tokens
 
 
+@pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda, fused_recurrent_kda_fwd])
+def test_beta_promised_to_be_at_most_one(launches, call):
+    x = inputs(T=4)
+    words = {"inplace_final_state": False} if call is fused_recurrent_kda_fwd else {}
+    for promise in (True, False):
+        call(*x, beta_at_most_one=promise, **words)
+        assert launches.problem.beta_at_most_one is promise
+    call(*x, use_beta_sigmoid_in_kernel=True, beta_at_most_one=True, **words)
+    assert not launches.problem.beta_at_most_one  # known of logits
+    pool, slots = torch.zeros(20, 4, 64, 32), torch.arange(3, dtype=torch.int32)
+    if call is not chunk_kda:
+        call(*x, initial_state=pool, ssm_state_indices=slots, beta_at_most_one=True)
+        assert launches.problem.beta_at_most_one and launches.problem.state_pool
+    paged_kda(*x, pool, slots, beta_at_most_one=True)
+    assert launches.problem.beta_at_most_one
+
+
 def test_prefill_with_checkpoints(launches):
     x = inputs(B=1, T=300)
     cu = torch.tensor([0, 100, 300])

@@ -42,6 +42,23 @@ def test_a_model_is_patched_and_put_back(zoo):
     assert "nothing" in str(kda.torch.patch_fla(torch.nn.Linear(1, 1)))
 
 
+@pytest.mark.parametrize("fallback", [False, True])
+def test_a_model_whose_betas_are_sigmoids(zoo, monkeypatch, fallback):
+    _, layers, model = zoo
+    seen = {}
+    monkeypatch.setitem(
+        kda.torch.patch.OURS, "chunk_kda", lambda *_, **keywords: seen.update(keywords) or "ours"
+    )
+    with kda.torch.patch_fla(model, fallback=fallback, beta_at_most_one=True):
+        assert model[0](*[torch.zeros(1, 4, 1, 8)] * 4, torch.zeros(1, 4, 1)) == "ours"
+        assert seen["beta_at_most_one"] is True
+        assert not kda.torch.patch_fla(model).replaced  # already
+    seen.clear()
+    with kda.torch.patch_fla(model, fallback=fallback):
+        assert model[0](*[torch.zeros(1, 4, 1, 8)] * 4, torch.zeros(1, 4, 1)) == "ours"
+        assert "beta_at_most_one" not in seen
+
+
 def test_without_a_model_everything_loaded_is_patched(zoo):
     ops, layers, _ = zoo
     with kda.torch.patch_fla() as patch:

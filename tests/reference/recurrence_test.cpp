@@ -108,6 +108,25 @@ TEST_CASE("the recurrence is spec 1.2 word for word, for every option") {
   check_same(recurrence(in), word_for_word(in), p.value_dim, 1e-13);
 }
 
+TEST_CASE("a promise about beta that is broken makes NaN") {
+  Problem p = small_problem(1, 1, 4, 3);
+  p.beta_is_logit = false;
+  p.beta_at_most_one = true;
+  Inputs in = reference_inputs(make_tensors(p, 6, 1));
+  const auto nans = [&] {
+    int found = 0;
+    for (const double x : recurrence(in).o) found += std::isnan(x) ? 1 : 0;
+    return found;
+  };
+  CHECK(nans() == 0);
+  for (const double beta : {1.01, -0.01, std::nan("")}) {
+    in.beta[4] = beta;
+    CHECK(nans() == 2 * 3);  // the last two tokens
+  }
+  in.beta[4] = 1;
+  CHECK(nans() == 0);
+}
+
 TEST_CASE("heads restrict the work to a few value heads") {
   const Problem p = small_problem(2, 4, 16, 20);
   const Tensors tensors = make_tensors(p, 50, 1);

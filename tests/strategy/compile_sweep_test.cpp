@@ -32,7 +32,7 @@ const std::vector<Factor> kProblems = {
     {"beta=bf16", "beta=f32", "beta=f16"},
     {"H=4 HV=4", "H=4 HV=16", "H=2 HV=16"},
     {"gate=bounded", "gate=softplus", "gate=log_decay"},
-    {"beta_logit=1", "beta_logit=0", "beta_logit=1 neg_eigval=1"},
+    {"beta_logit=1", "beta_logit=0", "beta_logit=1 neg_eigval=1", "beta_logit=0 beta_most_1=1"},
     {"l2norm=1", "l2norm=0"},
     {"h0=1 ht=1", "h0=0 ht=0", "h0=1 ht=0", "h0=0 ht=1", "h0=1 ht=1 pool=1 zero_padding=1",
      "h0=1 ht=1 pool=1 drafts=1 slots=i64", "h0=1 ht=1 pool=1 checkpoint=64",

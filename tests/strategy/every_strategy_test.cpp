@@ -35,7 +35,7 @@ std::vector<Trial> options() {
       {"K=64 V=64", "K=128 V=128", "K=60 V=100"},
       {"H=3 HV=3", "H=2 HV=4", "H=1 HV=4", "H=1 HV=8"},
       {"gate=bounded", "gate=softplus", "gate=log_decay", "gate=logsigmoid"},
-      {"beta_logit=1", "beta_logit=0", "beta_logit=1 neg_eigval=1"},
+      {"beta_logit=1", "beta_logit=0", "beta_logit=1 neg_eigval=1", "beta_logit=0 beta_most_1=1"},
       {"l2norm=1", "l2norm=0"},
       {"h0=1 ht=1", "h0=0 ht=0", "h0=1 ht=0", "h0=0 ht=1"},
       {"state=f32 layout=value_first", "state=bf16 layout=key_first", "state=f32 layout=key_first",

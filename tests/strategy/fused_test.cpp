@@ -114,6 +114,15 @@ std::vector<Trial> gates() {
     for (const char* type : {"g=f32 ", "g=bf16 "})
       out.push_back(
           trial(std::string(type) + "beta=f32 gate=log_decay K=128 V=128", {500, 500, 500}, spec));
+  // As models that keep their sigmoids hand them over; of equal keys, each written in full, too.
+  for (const char* words : {"gate=log_decay g=f32 ", "gate=bounded ", "gate=softplus K=64 "})
+    for (const bool hard : {false, true}) {
+      reference::InputSpec spec;
+      if (hard) spec.beta = 1;
+      if (hard) spec.keys = reference::KeyPattern::identical;
+      out.push_back(trial(std::string(words) + "beta=f32 beta_logit=0 beta_most_1=1 V=128 HV=2",
+                          {500, 77}, spec));
+    }
   return out;
 }
 
@@ -347,7 +356,7 @@ TEST_CASE("fused refuses what it does not serve, naming it", "[strategy]") {
     CHECK_THAT(status.message(), contains(part));
   };
   for (const char* words : {"H=64 qkv=f16", "H=64 K=96", "H=64 V=64", "H=64 V=192", "H=64 l2norm=0",
-                            "H=64 neg_eigval=1", "H=64 wy=32"}) {
+                            "H=64 neg_eigval=1", "H=64 beta_logit=0", "H=64 wy=32"}) {
     INFO(words);
     refused(fused.applicable(problem_in_words(words), h200()), "chunk_wgmma serves more");
   }
@@ -359,6 +368,7 @@ TEST_CASE("fused refuses what it does not serve, naming it", "[strategy]") {
   refused(compose_with(problem_in_words("T=2147483648 H=1")).status(), "max_tokens=2147483648");
   refused(compose_with(problem_in_words("H=64 g=f32"), 4).status(), "groups=4 are teams");
   CHECK(compose_with(problem_in_words("T=2147483584 H=1")));
+  CHECK(fused.applicable(problem_in_words("H=64 beta_logit=0 beta_most_1=1"), h200()));
   CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1"), h200()));
   CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1 checkpoint=96"), h200()));
 }

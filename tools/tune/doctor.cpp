@@ -18,6 +18,7 @@
 #include "strategy/table.hpp"
 #include "tune/cache_health.hpp"
 #include "tune/commands.hpp"
+#include "tune/environment.hpp"
 
 namespace kda::tune_tool {
 namespace {
@@ -180,10 +181,10 @@ Json environment() {
 int doctor(const Request& request) {
   cli::Document document(request.output);
   Checks checks;
-  checks.add(
-      "kda", "ok",
-      fmt::format("{}, commit {}, {} strategies, {} templates", cli::version(), cli::commit(),
-                  strategy::table().size(), compose::embedded_files().size()));
+  checks.add("kda", "ok",
+             fmt::format("{}, commit {}, {} strategies, {} templates {}", cli::version(),
+                         cli::commit(), strategy::table().size(), compose::embedded_files().size(),
+                         tune::templates_digest()));
   check_compiler(checks);
   const Json devices = check_devices(checks);
   check_cache(request, checks);

@@ -59,6 +59,7 @@ class Problem(Structure):
         ("mixed_lengths", c_int32),
         ("wy_chunk", c_int32),
         ("committed_tokens", c_int64),
+        ("beta_at_most_one", c_int64),
     ]
 
 

@@ -164,6 +164,10 @@ class Problem:
     """Runs may say how many of a sequence's first tokens its final state knows: speculative decoding
     that computes accepted tokens again in place of keeping a state for every draft."""
 
+    beta_at_most_one: bool = False
+    """What is given without a sigmoid lies in [0, 1], as sigmoids do, which the fastest kernels need;
+    where a beta does not, o and the final state are NaN from there on.  Logits need no promise."""
+
     def __post_init__(self) -> None:
         for field, kind in _ENUMS.items():
             value: Any = getattr(self, field)

@@ -62,6 +62,7 @@ class Rule(NamedTuple):
     value_first: bool  # the state's layout
     state_type: torch.dtype
     paging: _pool.Paging = _pool.Paging()
+    beta_at_most_one: bool = False
 
 
 # A contiguous tensor to allocate on the current device, as _empty(*like): its shape, strides and type.
@@ -120,6 +121,7 @@ def _problem_of(
         lower_bound=rule.lower_bound,
         beta_is_logit=rule.beta_is_logit,
         allow_neg_eigval=rule.allow_neg_eigval,
+        beta_at_most_one=rule.beta_at_most_one,
         l2norm_qk=rule.l2norm_qk,
         scale=rule.scale,
         state_layout=StateLayout.value_first if rule.value_first else StateLayout.key_first,

@@ -23,7 +23,7 @@ _READS = (
 )
 _RULE = (
     "float scale, int gate, float lower_bound, bool beta_is_logit, bool allow_neg_eigval, "
-    "bool l2norm_qk, bool value_first"
+    "bool beta_at_most_one, bool l2norm_qk, bool value_first"
 )
 
 _library = torch.library.Library("kda", "FRAGMENT")
@@ -92,6 +92,7 @@ def _words_of(rule: Rule) -> tuple[Any, ...]:
         rule.lower_bound,
         rule.beta_is_logit,
         rule.allow_neg_eigval,
+        rule.beta_at_most_one,
         rule.l2norm_qk,
         rule.value_first,
     )
@@ -157,7 +158,8 @@ def _paged_cuda(*arguments: Any) -> None:
 
 
 def _rule_of(words: Any, state_type: torch.dtype) -> Rule:
-    scale, gate, lower_bound, beta_is_logit, allow_neg_eigval, l2norm_qk, value_first = words
+    (scale, gate, lower_bound, beta_is_logit, allow_neg_eigval, beta_at_most_one, l2norm_qk,
+     value_first) = words  # fmt: skip
     return Rule(
         scale,
         Gate(gate),
@@ -167,6 +169,7 @@ def _rule_of(words: Any, state_type: torch.dtype) -> Rule:
         l2norm_qk,
         value_first,
         state_type,
+        beta_at_most_one=beta_at_most_one,
     )
 
 

@@ -26,6 +26,7 @@ class Words(NamedTuple):
     state_v_first: bool
     chunk_size: int
     recurrent: bool  # fused_recurrent_kda rather than chunk_kda
+    beta_at_most_one: bool  # promised of what is no logit; FLA has no such word
 
 
 def said(
@@ -40,6 +41,7 @@ def said(
     v_first: bool,
     chunk_size: int = 64,
     recurrent: bool = True,
+    beta_at_most_one: bool = False,
 ) -> tuple[Any, ...]:
     """What Words(*said(...)) are, made at every call to find what was made of them."""
     return (
@@ -54,6 +56,7 @@ def said(
         v_first,
         chunk_size,
         recurrent,
+        beta_at_most_one,
     )
 
 
@@ -76,6 +79,7 @@ def rule_of(
         w.state_v_first,
         state_type,
         paging,
+        w.beta_at_most_one and not w.use_beta_sigmoid_in_kernel,
     )
 
 

@@ -121,6 +121,8 @@ def chunk_kda(
         use_graph, max_num_seqs: nothing depends on them: every call may be captured, and replays
             with other contents of cu_seqlens.
         A_log, dt_bias (keywords): ``[HV]`` and ``[HV * K]`` of the gate.
+        beta_at_most_one (keyword, not FLA's): without `use_beta_sigmoid_in_kernel`, promises that
+            beta lies in [0, 1], as sigmoids do, which faster kernels need; what does not makes NaN.
     """
     if cp_context is not None:
         raise NotImplementedError(
@@ -134,10 +136,12 @@ def chunk_kda(
         )
     chunk_size = 64
     A_log = dt_bias = None
+    at_most_one = False
     if kwargs:
         if "transpose_state_layout" in kwargs:
             state_v_first = _under_its_old_name(state_v_first, kwargs)
         chunk_size = kwargs.get("chunk_size", 64)
+        at_most_one = bool(kwargs.get("beta_at_most_one", False))
         if use_gate_in_kernel:
             A_log, dt_bias = kwargs.get("A_log"), kwargs.get("dt_bias")
     if use_graph and max_num_seqs is not None and cu_seqlens is not None:
@@ -148,7 +152,7 @@ def chunk_kda(
     words = said(
         scale, output_final_state, use_qk_l2norm_in_kernel, use_gate_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, safe_gate, lower_bound, state_v_first,
-        chunk_size, False,
+        chunk_size, False, at_most_one,
     )  # fmt: skip
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     return _run("chunk_kda", words, tensors, cu_seqlens_cpu)
@@ -182,7 +186,9 @@ def fused_recurrent_kda(
     The keywords ssm_state_indices, num_accepted_tokens, committed_tokens, inplace_final_state and out
     make it :func:`kda.torch.fused_recurrent_kda_fwd`, on a pool of states.
     """
+    at_most_one = False
     if kwargs:
+        at_most_one = bool(kwargs.get("beta_at_most_one", False))
         if "transpose_state_layout" in kwargs:
             state_v_first = _under_its_old_name(state_v_first, kwargs)
         # Given as None is not given.
@@ -195,13 +201,15 @@ def fused_recurrent_kda(
                 use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
                 use_gate_in_kernel=use_gate_in_kernel,
                 use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
-                allow_neg_eigval=allow_neg_eigval, lower_bound=lower_bound, **paged,
+                allow_neg_eigval=allow_neg_eigval, lower_bound=lower_bound,
+                beta_at_most_one=at_most_one, **paged,
             )  # fmt: skip
     if not use_gate_in_kernel:
         A_log = dt_bias = None
     words = said(
         scale, output_final_state, use_qk_l2norm_in_kernel, use_gate_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,
+        beta_at_most_one=at_most_one,
     )  # fmt: skip
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     return _run("fused_recurrent_kda", words, tensors)

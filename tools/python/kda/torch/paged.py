@@ -100,6 +100,7 @@ def paged_kda(
     use_gate_in_kernel: bool = False,
     use_beta_sigmoid_in_kernel: bool = False,
     allow_neg_eigval: bool = False,
+    beta_at_most_one: bool = False,
     lower_bound: float | None = None,
     state_v_first: bool = False,
     cu_seqlens: Tensor | None = None,
@@ -134,6 +135,7 @@ def paged_kda(
     words = said(
         scale, True, use_qk_l2norm_in_kernel, use_gate_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,
+        beta_at_most_one=beta_at_most_one,
     )  # fmt: skip
     if not use_gate_in_kernel:
         A_log = dt_bias = None
@@ -213,9 +215,11 @@ def fused_recurrent_kda_fwd(
     FLA reads or writes outside of what it is given, this does not: a negative slot is padding, no
     accepted token starts from the first slot, and one slot for several tokens takes the last state.
     With ``inplace_final_state=False`` the pool stays as it is and the final states are returned.
-    The keyword committed_tokens, which FLA has not, is that of :func:`paged_kda`.
+    The keywords committed_tokens and beta_at_most_one, which FLA has not, are those of
+    :func:`paged_kda`.
     """
     committed_tokens: Tensor | None = kwargs.get("committed_tokens")
+    beta_at_most_one = bool(kwargs.get("beta_at_most_one", False))
     if committed_tokens is not None and ssm_state_indices is None:
         raise ValueError(
             "committed_tokens is given without ssm_state_indices; name the states' slots, "
@@ -230,6 +234,7 @@ def fused_recurrent_kda_fwd(
             q, k, v, g, beta, A_log, dt_bias, scale, initial_state, output_final_state,
             use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel,
             allow_neg_eigval, lower_bound, state_v_first, cu_seqlens,
+            beta_at_most_one=beta_at_most_one,
         )  # fmt: skip
     state = initial_state
     if not inplace_final_state:
@@ -248,6 +253,7 @@ def fused_recurrent_kda_fwd(
     words = said(
         scale, True, use_qk_l2norm_in_kernel, use_gate_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,
+        beta_at_most_one=beta_at_most_one,
     )  # fmt: skip
     if not use_gate_in_kernel:
         A_log = dt_bias = None

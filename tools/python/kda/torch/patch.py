@@ -26,9 +26,10 @@ def _is_flas(function: Any, name: str) -> bool:
     )
 
 
-def _with_fallback(name: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+def _with_fallback(
+    name: str, ours: Callable[..., Any], theirs: Callable[..., Any]
+) -> Callable[..., Any]:
     """Ours; FLA's own where ours is not there yet, saying so once a reason."""
-    ours = OURS[name]
     said: set[str] = set()
 
     @functools.wraps(theirs, updated=())  # not its attributes: FLA's turn torch.compile away
@@ -61,10 +62,15 @@ class Patch:
         self.replaced: list[str] = []
         self._saved: list[tuple[ModuleType, str, Any]] = []
 
-    def _swap(self, module: ModuleType, name: str, fallback: bool) -> None:
+    def _swap(
+        self, module: ModuleType, name: str, fallback: bool, beta_at_most_one: bool
+    ) -> None:
         theirs = vars(module)[name]
-        function = OURS[_public_name(theirs)]
-        ours = _with_fallback(_public_name(theirs), theirs) if fallback else function
+        ours = OURS[_public_name(theirs)]
+        if beta_at_most_one:
+            ours = functools.partial(ours, beta_at_most_one=True)
+        if fallback:
+            ours = _with_fallback(_public_name(theirs), ours, theirs)
         self._saved.append((module, name, theirs))
         setattr(module, name, ours)
         self.replaced.append(f"{module.__name__}.{name}")
@@ -98,12 +104,19 @@ def _public_name(function: Any) -> str:
     return str(function.__name__)
 
 
-def patch_fla(model: Optional[torch.nn.Module] = None, *, fallback: bool = True) -> Patch:
+def patch_fla(
+    model: Optional[torch.nn.Module] = None,
+    *,
+    fallback: bool = True,
+    beta_at_most_one: bool = False,
+) -> Patch:
     """Replaces FLA's ``chunk_kda`` and ``fused_recurrent_kda`` where a loaded model calls them.
 
     With a `model` in the modules that define its layers; without one in every module loaded so far.
     Other models built from the same modules are patched too.  Where ours raises NotImplementedError
     (gradients, say) FLA's runs, with a warning once a reason; ``fallback=False`` lets it raise.
+    ``beta_at_most_one=True`` says that where the model passes beta activated it is a sigmoid, not
+    twice one (:func:`kda.torch.chunk_kda`).
 
     >>> print(kda.torch.patch_fla(model))
     kda replaced fla.layers.kda.chunk_kda, fla.layers.kda.fused_recurrent_kda
@@ -117,5 +130,5 @@ def patch_fla(model: Optional[torch.nn.Module] = None, *, fallback: bool = True)
             if any(_is_flas(value, known) for known in OURS) and not hasattr(
                 value, "__kda_replaces__"
             ):
-                patch._swap(module, name, fallback)
+                patch._swap(module, name, fallback, beta_at_most_one)
     return patch

@@ -1,0 +1,65 @@
+// Problem::beta_at_most_one: a beta that breaks the promise makes NaN and no guess.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "support/rig.hpp"
+#include "support/trials.hpp"
+
+using namespace kda;
+using namespace kda::test;
+
+TEST_CASE("a beta out of [0, 1] that was promised to lie there makes NaN from its token on",
+          "[gpu]") {
+  const std::vector<std::int64_t> lengths = {90, 200, 70};
+  for (const char* words : {"K=128 V=128", "K=64 V=128", "K=128 V=128 g=f32 gate=log_decay",
+                            "K=60 V=100", "K=128 V=128 qkv=f32"}) {
+    const Trial one = complete(trial(
+        std::string("varlen=1 H=1 HV=1 beta=f32 beta_logit=0 beta_most_1=1 ") + words, lengths));
+    const Gpu gpu;
+    Truth truth(one);
+    const auto V = static_cast<std::size_t>(one.problem.value_dim);
+    const std::size_t state = V * static_cast<std::size_t>(one.problem.key_dim);
+    constexpr std::size_t kToken = 101, kBegin = 90, kEnd = 290;  // of the second sequence
+    for (const Variant& variant : every_strategy()) {
+      Options options;
+      options.strategy = variant.strategy;
+      const Result<Plan> plan = Plan::make(one.problem, options);
+      if (!plan && plan.status().code() == Code::unsupported) continue;
+      INFO(variant.strategy << " | " << to_text(one));
+      REQUIRE(plan);
+      Rig kept(gpu, one, truth.tensors());
+      CHECK(kept.run(*plan) == "");
+      CHECK(truth.judge(kept.outputs()) == "");
+      const reference::Outputs whole = kept.outputs();
+      for (const float beta : {1.0001F, -0.5F}) {
+        INFO("beta " << beta);
+        reference::Tensors tensors = truth.tensors();
+        std::memcpy(tensors.beta.data() + (kBegin + kToken) * sizeof beta, &beta, sizeof beta);
+        Rig broken(gpu, one, tensors);
+        CHECK(broken.run(*plan) == "");
+        reference::Outputs out = broken.outputs();
+        std::size_t not_nan = 0;
+        for (std::size_t i = (kBegin + kToken) * V; i < kEnd * V; ++i) {
+          if (!std::isnan(out.o[i])) ++not_nan;
+        }
+        for (std::size_t i = state; i < 2 * state; ++i) {
+          if (!std::isnan(out.final_state[i])) ++not_nan;
+        }
+        CHECK(not_nan == 0);
+        // The chunks before it and the other sequences are what they were.
+        constexpr std::size_t kBefore = kToken / 64 * 64;
+        const auto forget = [&](reference::Outputs& x) {
+          std::fill(x.o.begin() + std::ptrdiff_t((kBegin + kBefore) * V),
+                    x.o.begin() + std::ptrdiff_t(kEnd * V), 0.0);
+          std::fill_n(x.final_state.begin() + std::ptrdiff_t(state), state, 0.0);
+        };
+        reference::Outputs expected = whole;
+        forget(expected);
+        forget(out);
+        CHECK((out.o == expected.o));
+        CHECK((out.final_state == expected.final_state));
+      }
+    }
+  }
+}
