@@ -2,6 +2,7 @@
 // factors Kd, Qd, Ak, Aq and the chunk's decay (abi/chunk.h), token-parallel.
 #include "abi/chunk.h"
 #include "abi/shape.h"
+#include "base/guard.cuh"
 #include "base/tensor.cuh"
 #include "base/varlen.cuh"
 #include "ptx/dependent.cuh"
@@ -44,8 +45,10 @@ constexpr int splits = type == abi::DType::f32 || careful ? 3 : 1;
 constexpr float writer_scale = abi::chunk::writer_scale(shape);
 constexpr bool one_slab = slab >= keys16;  // then norms come from the registers
 
-// Blocks a multiprocessor is to hold: 16-bit problems fit 128 registers a thread.
-constexpr int resident = larger(1, (type != abi::DType::f32 && one_slab ? 512 : 256) / threads);
+// Blocks a multiprocessor is to hold: 16-bit problems fit 128 registers a thread, but for what a
+// guarded kernel's loop holds.
+constexpr int resident =
+    guarded ? 1 : larger(1, (type != abi::DType::f32 && one_slab ? 512 : 256) / threads);
 
 static_assert(chunk == 16 || chunk == 32 || chunk == 64, "chunk must be 16, 32 or 64");
 static_assert(slab >= 32 && slab <= 128, "prepare_threads must be 2 to 8 times chunk");
@@ -185,14 +188,10 @@ KDA_DEVICE void norms_of(SharedMemory& shared, const step::RowGroup& part, int g
   __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(threads, resident)
-    kda_chunk_prepare(const __grid_constant__ abi::chunk::PrepareArgs args) {
-  extern __shared__ char memory[];
-  SharedMemory& shared = *reinterpret_cast<SharedMemory*>(memory);
-
+// The factors of a slot's chunk for a head.
+KDA_DEVICE void prepare(SharedMemory& shared, const abi::chunk::PrepareArgs& args, i64 slot,
+                        int head) {
   const abi::Inputs& in = args.in;
-  const int head = static_cast<int>(blockIdx.y);
-  const i64 slot = blockIdx.x;
   const int n = sequence_at<shape.varlen, shape.cu_seqlens_type>(in, slot, chunk);
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
   const i64 first = (slot - first_slot(sequence.begin, n, chunk)) * chunk;  // within the sequence
@@ -314,6 +313,25 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   if constexpr (shape.wy_tensors) {
     wy::write<shape, chunk, threads, Factor>(args.w, args.u, in, kd, m, shared.beta, n, head, first,
                                              rows);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(threads, resident)
+    kda_chunk_prepare(const __grid_constant__ Guardable<abi::chunk::PrepareArgs> given) {
+  extern __shared__ char memory[];
+  SharedMemory& shared = *reinterpret_cast<SharedMemory*>(memory);
+  const abi::chunk::PrepareArgs& args = unguarded(given);
+  if constexpr (!guarded) {
+    prepare(shared, args, blockIdx.x, static_cast<int>(blockIdx.y));
+  } else {
+    // By as few blocks as the device holds: as a rule all of them have nothing to do.
+    if (stays_out(given)) return;
+    const i64 tiles = args.factors.slots * args.in.value_heads;
+    for (i64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      prepare(shared, args, tile / args.in.value_heads,
+              static_cast<int>(tile % args.in.value_heads));
+      __syncthreads();
+    }
   }
 }
 

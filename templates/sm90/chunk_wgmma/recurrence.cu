@@ -6,6 +6,7 @@
 // start beside it.
 #include "abi/chunk_wgmma.h"
 #include "abi/shape.h"
+#include "base/guard.cuh"
 #include "base/slots.cuh"
 #include "base/varlen.cuh"
 #include "ptx/dependent.cuh"
@@ -91,8 +92,10 @@ KDA_DEVICE void walk(char* memory, const abi::chunk_wgmma::Args& all, chunk_wgmm
 }
 
 extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
-    kda_chunk_wgmma_recurrence(const __grid_constant__ abi::chunk_wgmma::Args args) {
+    kda_chunk_wgmma_recurrence(const __grid_constant__ Guardable<abi::chunk_wgmma::Args> given) {
   extern __shared__ __align__(1024) char memory[];
+  if (stays_out(given)) return;
+  const abi::chunk_wgmma::Args& args = unguarded(given);
 
   const abi::Inputs& in = args.chain.in;
   const auto part = [&](u32 number) {  // of all (sequence, value head, shard)
