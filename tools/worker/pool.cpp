@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "worker/messages.hpp"
 #include "worker/process.hpp"
@@ -182,8 +182,10 @@ struct Pool::Impl {
 
   // All by one worker, in turn.  Where it breaks, nobody knows by whom: each by itself then.
   Status finals(std::span<const Candidate> candidates, Timing timing, const Done& done) {
-    Worker& worker = *workers.front();
-    if (Status status = worker.make_ready(); !status) return status;
+    const auto found = std::find_if(workers.begin(), workers.end(),
+                                    [](const auto& each) { return each->make_ready().ok(); });
+    if (found == workers.end()) return workers.front()->make_ready();
+    Worker& worker = **found;
     std::vector<std::optional<Measurement>> results(candidates.size());
     const auto broken =
         worker.order(candidates, timing, options.finals_seconds,
@@ -202,32 +204,52 @@ struct Pool::Impl {
     return {};
   }
 
-  // Every device takes the next candidate when it is through with one.
+  // Every device takes the next candidate when it is through with one.  One that cannot measure
+  // hands its candidate back and takes no other; where none can, that is a failure.
   Status split(std::span<const Candidate> candidates, const Timing& timing, const Done& done) {
-    std::atomic<std::size_t> next{0};
-    std::mutex mutex;  // guards done and failure
+    std::mutex mutex;  // guards what follows, and done
+    std::size_t next = 0;
+    std::vector<std::size_t> returned;
     std::optional<Status> failure;
     const Done in_order = [&](std::size_t index, Measurement m) {
       const std::lock_guard lock(mutex);
       done(index, std::move(m));
     };
+    const auto take = [&]() -> std::optional<std::size_t> {
+      const std::lock_guard lock(mutex);
+      if (Clock::now() > timing.until) return std::nullopt;
+      if (!returned.empty()) {
+        const std::size_t index = returned.back();
+        returned.pop_back();
+        return index;
+      }
+      return next < candidates.size() ? std::optional(next++) : std::nullopt;
+    };
+    // Whether the worker is still fit.
     const auto drain = [&](Worker& worker) {
-      for (std::size_t i = next++; i < candidates.size(); i = next++) {
-        if (Clock::now() > timing.until) break;
-        if (Status status = one(worker, i, candidates[i], timing, in_order); !status) {
+      for (std::optional<std::size_t> i = take(); i; i = take()) {
+        if (Status status = one(worker, *i, candidates[*i], timing, in_order); !status) {
           const std::lock_guard lock(mutex);
           failure = status;
-          next = candidates.size();
+          returned.push_back(*i);
+          return false;
         }
       }
+      return true;
     };
+    std::vector<char> fit(workers.size(), 0);
     std::vector<std::thread> others;
     for (std::size_t i = 1; i < workers.size(); ++i) {
-      others.emplace_back([&, i] { drain(*workers[i]); });
+      others.emplace_back([&, i] { fit[i] = drain(*workers[i]) ? 1 : 0; });
     }
-    drain(*workers.front());
+    fit[0] = drain(*workers.front()) ? 1 : 0;
     for (std::thread& each : others) each.join();
-    return failure ? *failure : Status();
+    // What came back when the others had ended.
+    for (std::size_t i = 0; i < workers.size() && !returned.empty(); ++i) {
+      if (fit[i] != 0 && Clock::now() <= timing.until) fit[i] = drain(*workers[i]) ? 1 : 0;
+    }
+    const bool some = std::any_of(fit.begin(), fit.end(), [](char each) { return each != 0; });
+    return failure && !some ? *failure : Status();
   }
 };
 

@@ -141,6 +141,27 @@ TEST_CASE("several devices share the candidates, and each fault stays its own", 
   CHECK(devices.size() > 1);
 }
 
+// The bug: one of several devices that could not be used ended the search of all.
+TEST_CASE("a device that cannot measure leaves its candidates to the others", "[tools]") {
+  const Fixture f;
+  for (const int dead : {0, 2}) {
+    INFO("dead " << dead);
+    worker::PoolOptions options = f.options();
+    options.devices = {0, 1, 2};
+    options.command = [dead, alive = f.options().command](int device) {
+      return device == dead ? std::vector<std::string>{"/nowhere/kda-tune"} : alive(device);
+    };
+    worker::Pool pool(options);
+    pool.enter(f.subject);
+    const std::vector<tune::Candidate> candidates(24, with_lanes(8));
+    const auto got = measured(pool, candidates);
+    CHECK(got.size() == 24);
+    for (const auto& [i, m] : got) CHECK(m.device != dead);
+    const auto finals = measured(pool, {with_lanes(8), with_lanes(8)}, {.interleaved = true});
+    CHECK(finals.size() == 2);
+  }
+}
+
 TEST_CASE("where no worker can start the measurer says why", "[tools]") {
   const Fixture f;
   worker::PoolOptions options = f.options();

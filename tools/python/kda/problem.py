@@ -165,8 +165,9 @@ class Problem:
     that computes accepted tokens again in place of keeping a state for every draft."""
 
     beta_at_most_one: bool = False
-    """What is given without a sigmoid lies in [0, 1], as sigmoids do, which the fastest kernels need;
-    where a beta does not, o and the final state are NaN from there on.  Logits need no promise."""
+    """What is given without a sigmoid lies in [0, 1], as sigmoids do.  Without this promise a run
+    looks at its betas, too, and on a pool of states goes by slower kernels.  Where a beta breaks it, o
+    and the final state are NaN from there on.  Logits need none."""
 
     def __post_init__(self) -> None:
         for field, kind in _ENUMS.items():

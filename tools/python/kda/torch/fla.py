@@ -122,7 +122,8 @@ def chunk_kda(
             with other contents of cu_seqlens.
         A_log, dt_bias (keywords): ``[HV]`` and ``[HV * K]`` of the gate.
         beta_at_most_one (keyword, not FLA's): without `use_beta_sigmoid_in_kernel`, promises that
-            beta lies in [0, 1], as sigmoids do, which faster kernels need; what does not makes NaN.
+            beta lies in [0, 1], as sigmoids do, so that no kernel has to look; what does not makes
+            NaN.
     """
     if cp_context is not None:
         raise NotImplementedError(

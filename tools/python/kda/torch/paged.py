@@ -130,6 +130,8 @@ def paged_kda(
             before and goes on with new drafts, and one state is written, whatever is accepted next.
             Not with more than one column of slots or with checkpoints.
         mixed_lengths: calls pack sequences of a few tokens beside long ones.
+        beta_at_most_one: without `use_beta_sigmoid_in_kernel`, promises that beta lies in [0, 1], as
+            sigmoids do, so that prefills go by the fast kernels.  What does not makes NaN.
         out: takes o, ``[B, T, HV, V]``, contiguous.
     """
     words = said(
