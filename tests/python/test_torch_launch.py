@@ -274,7 +274,7 @@ def test_new_states_are_float32_whatever_the_default(launches, kind, pooled):
 )
 def test_operators_check_out(launches, pooled, kind, words, out):
     x = (*inputs(), None, None, torch.zeros(3, 4, 64, 32), None)
-    rule = (0.0, int(kda.Gate.log_decay), -5.0, False, False, False, False)
+    rule = (0.0, int(kda.Gate.log_decay), -5.0, False, False, False, False, False)
     slots = (torch.arange(3), None, None, None, None)
 
     def call(out):
