@@ -6,8 +6,9 @@
 Records count only for the templates that they were measured with.  Where the kernels which a record
 names, its winner's, its default's and each strategy's best, are the same machine code from the
 templates of COMMIT and from the tree's, it gets the digest of the tree's (kda-tune doctor says it);
-where one differs it says so and writes nothing: then measure anew (tools/tuning_results.sh).
-Needs nvcc, nvdisasm (NVDISASM) and a kda-tune of the tree (KDA_BUILD_DIR, ./build by default).
+where one differs it says so and writes nothing: then measure anew (tools/tuning_results.sh).  What
+the host does around them (grids, stages, workspace) is not compared: look at git diff COMMIT src.
+Of 9.0 devices.  Needs nvcc, nvdisasm (NVDISASM) and a kda-tune of the tree (KDA_BUILD_DIR, ./build).
 """
 
 import concurrent.futures
@@ -27,18 +28,24 @@ NVDISASM = os.environ.get("NVDISASM", "nvdisasm")
 
 
 def output(*command):
-    return subprocess.run([str(x) for x in command], check=True, capture_output=True).stdout
+    done = subprocess.run([str(x) for x in command], capture_output=True)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} failed: {done.stderr.decode()[-2000:]}")
+    return done.stdout
 
 
 def choices(record):
-    """Every (strategy, tuning) that the record names."""
+    """Every (device, problem, strategy, tuning) that the record names."""
+    device = record["environment"]["device"].split()[-1].lower()  # "NVIDIA H200"
+    if record["environment"]["capability"] != "9.0":
+        sys.exit(f"{device}: only records of 9.0 devices are carried")
     named = [record, record["default"], *record["by_strategy"]]
-    return {(each["strategy"], each["tuning"]) for each in named}
+    return {(device, record["problem"], each["strategy"], each["tuning"]) for each in named}
 
 
-def sources(problem, strategy, tuning):
+def sources(device, problem, strategy, tuning):
     """The composed source of each kernel: its macros and the template that they specialise."""
-    text = output(TUNE, "dump", problem, "--arch", "h200", "--strategy", strategy, "--tuning", tuning,
+    text = output(TUNE, "dump", problem, "--arch", device, "--strategy", strategy, "--tuning", tuning,
                   "--src", "--quiet").decode()  # fmt: skip
     return re.findall(r'(?:^#define KDA_.*\n)+^#include "sm.*\n', text, re.MULTILINE)
 
@@ -55,7 +62,7 @@ def machine_code(source, templates):
 def main(commit, *files):
     files = files or sorted(glob.glob(str(ROOT / "src/tune/shipped/*.jsonl")))
     records = {f: [json.loads(line) for line in open(f)] for f in files}
-    asked = {(r["problem"], *c) for rows in records.values() for r in rows for c in choices(r)}
+    asked = {c for rows in records.values() for r in rows for c in choices(r)}
     with tempfile.TemporaryDirectory() as before, concurrent.futures.ThreadPoolExecutor(
         os.cpu_count()
     ) as pool:

@@ -12,6 +12,7 @@
 
 #include "abi/chunk_wgmma.h"
 #include "abi/factors.h"
+#include "abi/guard.h"
 #include "abi/unit_beta.h"
 #include "compose/prelude.hpp"
 #include "compose/workspace.hpp"
@@ -34,9 +35,9 @@ using compose::Run;
 // By Tuning::by, from 1 on.
 constexpr std::array<const Strategy*, 3> kWays = {&fused, &chunk_wgmma, &segments};
 
-// What a look at all betas takes, and two kernels that then have nothing to do: 5 us of 22 for 4
-// heads of 1024 tokens, less where kernels are long (an H100).  A little more, as a second way is
-// not to be had for nothing: its workspace, and the host's time for its kernels.
+// What a look at all betas takes, and two kernels that then have nothing to do: within the noise of
+// 375 us on an H100.  Taken for more, as a second way has its price: a workspace, and the host's
+// time for its kernels.
 constexpr double kLookMicroseconds = 8.0;
 
 Problem promised(const Problem& problem) {
@@ -101,13 +102,12 @@ compose::Stage first_way(compose::Stage stage) {
   return stage;
 }
 
-compose::Stage range_stage(const Problem& problem, const tunable::Values& values,
-                           std::size_t found) {
+compose::Stage range_stage(const Problem& problem, std::size_t found) {
   compose::Stage stage;
   stage.name = "range";
   stage.file = "unit_beta/range.cu";
   stage.entry = "kda_unit_beta_range";
-  stage.prelude = compose::prelude(problem::shape_of(problem), values);
+  stage.prelude = compose::prelude(problem::shape_of(problem), {});
   stage.threads = abi::unit_beta::threads;
   stage.bind = [problem, found](const Run& run, Launch& launch) {
     launch.grid[0] = abi::unit_beta::blocks;
@@ -156,7 +156,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   // Never both at once, so what they work in is the same memory.
   compose::Workspace workspace;
   workspace.take(std::max(first->workspace_bytes, again->workspace_bytes));
-  const std::size_t found = workspace.take(abi::unit_beta::blocks * sizeof(unsigned));
+  const std::size_t found = workspace.take(abi::guard_words * sizeof(unsigned));
   compose::Recipe recipe;
   recipe.strategy = "unit_beta";
   recipe.tuning = values;
@@ -164,7 +164,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   for (compose::Stage& stage : first->stages) {
     recipe.stages.push_back(first_way(std::move(stage)));
   }
-  recipe.stages.push_back(range_stage(problem, values, found));
+  recipe.stages.push_back(range_stage(problem, found));
   const auto resident = static_cast<unsigned>(std::max(device.multiprocessors, 1));
   recipe.stages.push_back(
       guarded<abi::chunk::PrepareArgs>(std::move(again->stages.at(0)), found, resident));

@@ -2,13 +2,14 @@
 // one was found that does not.
 #pragma once
 
+#include "abi/guard.h"
 #include "abi/tensors.h"
 #include "abi/tunable.h"
 
 namespace kda::abi::unit_beta {
 
 // Of the kernel that looks: blocks, each with a word for what it has found, and their threads.
-constexpr int blocks = 128;
+constexpr int blocks = guard_words;
 constexpr int threads = 512;
 
 struct Tuning {
@@ -25,14 +26,3 @@ struct Args {
 };
 
 }  // namespace kda::abi::unit_beta
-
-namespace kda::abi {
-
-// Arguments of a kernel that stays out where nothing was found.
-template <class Args>
-struct Guarded {
-  Args args;
-  const unsigned* found = nullptr;  // [unit_beta::blocks]
-};
-
-}  // namespace kda::abi

@@ -1,7 +1,7 @@
-// What a kernel is when KDA_GUARDED is 1: it does nothing where strategy unit_beta found nothing.
+// What a kernel is when KDA_GUARDED is 1: it does nothing where a kernel before it found nothing.
 #pragma once
 
-#include "abi/unit_beta.h"
+#include "abi/guard.h"
 #include "base/types.cuh"
 
 #ifndef KDA_GUARDED
@@ -33,7 +33,7 @@ template <class Args>
 KDA_DEVICE bool stays_out(const abi::Guarded<Args>& given) {
   u32 found = 0;
 #pragma unroll
-  for (u32 i = 0; i < abi::unit_beta::blocks; i += 32) {
+  for (u32 i = 0; i < abi::guard_words; i += 32) {
     found |= __ldcg(given.found + i + threadIdx.x % 32);
   }
   return __any_sync(0xffffffffU, found != 0) == 0;

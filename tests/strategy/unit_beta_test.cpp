@@ -76,7 +76,7 @@ TEST_CASE("unit_beta refuses what it does not serve, naming it", "[strategy]") {
 
 // A run with the promise kept has the bits of that way's strategy, and one with a single beta out
 // of range, wherever that lies, those of chunk_wgmma.
-TEST_CASE("which way a run goes follows from its betas", "[gpu]") {
+TEST_CASE("which way a run goes follows from its betas", "[gpu][sanitize]") {
   const Gpu gpu;
   const auto outputs_of = [&](const Trial& one, const reference::Tensors& tensors,
                               const char* strategy, const char* tuning, bool promised) {

@@ -41,29 +41,14 @@ class Worker {
   void enter(const Subject& subject) {
     subject_ = subject;
     ready_ = false;
+    usable_ = Status();
   }
 
-  // Started, and told of the subject.
+  // Started, and told of the subject.  Where that cannot be it is not tried again for the subject.
   Status make_ready() {
     if (ready_ && process_) return {};
-    // A process that died while idle is no reason to give up; one that does so again is.
-    for (const bool last : {false, true}) {
-      const bool fresh = !process_;
-      if (Status status = process_ ? Status() : start(); !status) return status;
-      Reply reply;
-      const std::string trouble = ask(to_line(*subject_), options_.inputs_seconds, reply);
-      if (trouble.empty() && reply.kind == Reply::Kind::ready) {
-        ready_ = true;
-        return {};
-      }
-      const std::string why = trouble.empty() ? reply.why : trouble;
-      process_.reset();
-      if (Clock::now() >= options_.deadline) return time_is_up();
-      if (fresh || last) {
-        return {Code::device_error, fmt::format("device {} cannot measure: {}", device_, why)};
-      }
-    }
-    return {};
+    if (usable_) usable_ = try_to_make_ready();
+    return usable_;
   }
 
   // The candidates of one order; those that it could not answer for are left out.  Says what ended
@@ -101,6 +86,27 @@ class Worker {
   int starts() const { return starts_; }
 
  private:
+  Status try_to_make_ready() {
+    // A process that died while idle is no reason to give up; one that does so again is.
+    for (const bool last : {false, true}) {
+      const bool fresh = !process_;
+      if (Status status = process_ ? Status() : start(); !status) return status;
+      Reply reply;
+      const std::string trouble = ask(to_line(*subject_), options_.inputs_seconds, reply);
+      if (trouble.empty() && reply.kind == Reply::Kind::ready) {
+        ready_ = true;
+        return {};
+      }
+      const std::string why = trouble.empty() ? reply.why : trouble;
+      process_.reset();
+      if (Clock::now() >= options_.deadline) return time_is_up();
+      if (fresh || last) {
+        return {Code::device_error, fmt::format("device {} cannot measure: {}", device_, why)};
+      }
+    }
+    return {};
+  }
+
   Status start() {
     std::vector<std::string> command;
     if (options_.command) {
@@ -145,6 +151,7 @@ class Worker {
   std::optional<Subject> subject_;
   std::optional<Process> process_;
   bool ready_ = false;
+  Status usable_;  // for the subject; else why not
   int starts_ = 0;
 };
 

@@ -8,14 +8,11 @@
 #ifndef KDA_SHAPE
 #define KDA_SHAPE \
   {}
-#define KDA_TUNING \
-  {}
 #endif
 
 namespace kda {
 
 constexpr abi::Shape shape = KDA_SHAPE;
-constexpr abi::unit_beta::Tuning tune = KDA_TUNING;
 constexpr int threads = abi::unit_beta::threads;
 
 struct Tokens {

@@ -4,6 +4,7 @@
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
 #include "tools/run_tool.hpp"
+#include "tune/environment.hpp"
 
 using namespace kda;
 using kda::test::Json;
@@ -46,6 +47,9 @@ TEST_CASE("doctor reports as JSON what it checked", "[tools]") {
   for (const Json& check : document["checks"]) broken = broken || check["state"] == "bad";
   CHECK(ran.code == (broken ? 1 : 0));
   CHECK(test::text(document["checks"][0]["check"]) == "kda");
+  // As tools/carry_records.py reads it.
+  CHECK_THAT(test::text(document["checks"][0]["found"]),
+             test::contains("templates " + tune::templates_digest()));
   CHECK(test::text(document["checks"][1]["check"]) == "NVRTC");
   bool named = false;
   for (const Json& row : document["environment"]) {

@@ -172,6 +172,12 @@ TEST_CASE("where no worker can start the measurer says why", "[tools]") {
   const Status status = pool.measure(one, {}, [](std::size_t, tune::Measurement) { FAIL(); });
   CHECK(status.code() == Code::device_error);
   CHECK_THAT(status.message(), test::contains("device 0 cannot measure: exit code 127"));
+  // Not tried again for this subject, as a search measures many times, but for the next one.
+  CHECK(pool.measure(one, {}, {}).message() == status.message());
+  CHECK(pool.starts() == 1);
+  pool.enter(f.subject);
+  CHECK_FALSE(pool.measure(one, {}, {}));
+  CHECK(pool.starts() == 2);
 }
 
 TEST_CASE("nothing is begun after `until`, and nothing lasts past the deadline", "[tools]") {

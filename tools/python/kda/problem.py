@@ -166,8 +166,9 @@ class Problem:
 
     beta_at_most_one: bool = False
     """What is given without a sigmoid lies in [0, 1], as sigmoids do.  Without this promise a run
-    looks at its betas, too, and on a pool of states goes by slower kernels.  Where a beta breaks it, o
-    and the final state are NaN from there on.  Logits need none."""
+    looks at its betas, too, and on a pool, or with final states over the initial ones, goes by slower
+    kernels.  Where a beta breaks it, o and the final state are NaN from there on, o perhaps from up to
+    63 tokens before.  Logits need none."""
 
     def __post_init__(self) -> None:
         for field, kind in _ENUMS.items():
