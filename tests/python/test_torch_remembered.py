@@ -236,6 +236,12 @@ def test_a_mode_sees_the_operator_of_a_remembered_call(prepared):
     assert "kda.forward.default" in watching.seen and len(prepared) == 1
 
 
+def test_an_operator_is_told_all_of_a_rule():
+    rule = _call.Rule(0.5, kda.Gate.bounded, -2.0, False, False, True, True, torch.bfloat16)
+    for told in (rule, rule._replace(beta_at_most_one=True), rule._replace(l2norm_qk=False)):
+        assert _ops._rule_of(_ops._words_of(told), torch.bfloat16) == told
+
+
 def test_an_operator_is_remembered_too(prepared):
     """By what it is given inside of compiled code, where every call goes through it."""
     t = _tensors.Tensors(*inputs(), None, None, None, None)
