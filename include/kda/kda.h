@@ -81,6 +81,7 @@ typedef struct kda_problem {
   int32_t wy_chunk;
   int64_t committed_tokens; /* 0 or 1; as wide as lets the struct grow past its padding */
   int64_t beta_at_most_one; /* likewise */
+  int64_t qk_normalized;    /* likewise */
 } kda_problem;
 
 typedef struct kda_options { /* strings: NULL is the empty default; copied */

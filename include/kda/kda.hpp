@@ -67,13 +67,17 @@ struct Problem {
   bool beta_is_logit = true;      // apply sigmoid to beta
   bool allow_neg_eigval = false;  // then beta is doubled, reaching (0, 2)
   // What is given without a sigmoid lies in [0, 1], as sigmoids do.  Without this promise it may
-  // reach 2, which the fastest kernels do not serve: then a run looks at its betas, too (strategy
-  // unit_beta), and in a pool, or where final_state is initial_state, it goes by slower ones. Where
-  // a beta breaks it, o and the final state are NaN from there on, o perhaps from up to 63 tokens
-  // before.  Logits need no promise.
+  // reach 2, which the fastest kernels do not serve: then a run looks whether it did (strategy
+  // unit_steps), and in a pool it goes by slower ones.  Where a beta breaks it, o and the final
+  // state are NaN from there on, o perhaps from up to 63 tokens before.  Logits need no promise.
   bool beta_at_most_one = false;
   bool l2norm_qk = true;  // divide each row of q and k by sqrt(sum of squares + 1e-6)
-  float scale = 0.0F;     // multiplies q; 0 means 1 / sqrt(K)
+  // Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and,
+  // but for zeros, no shorter than 1/16; rows of q, and those times the scale, are 1/64 to 1024
+  // long, or zeros.  A promise as beta_at_most_one, with the same use; where a row breaks it, o and
+  // the final state are right or NaN as there, by strategy.
+  bool qk_normalized = false;
+  float scale = 0.0F;  // multiplies q; 0 means 1 / sqrt(K)
 
   StateLayout state_layout = StateLayout::value_first;
   bool initial_state = false;  // runs bring one; otherwise the state starts at zero

@@ -54,7 +54,8 @@ constexpr std::tuple kProblemFields{KDA_PROBLEM(heads),
                                     KDA_PROBLEM(mixed_lengths),
                                     KDA_PROBLEM(wy_chunk),
                                     KDA_PROBLEM(committed_tokens),
-                                    KDA_PROBLEM(beta_at_most_one)};
+                                    KDA_PROBLEM(beta_at_most_one),
+                                    KDA_PROBLEM(qk_normalized)};
 #undef KDA_PROBLEM
 
 #define KDA_OPTIONS(name) KDA_ROW(Options, kda_options, name)

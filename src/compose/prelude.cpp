@@ -61,6 +61,7 @@ std::string prelude(const abi::Shape& shape, const tunable::Values& tuning) {
   a.add("allow_neg_eigval", shape.allow_neg_eigval);
   if (shape.beta_at_most_one) a.add("beta_at_most_one", true);
   a.add("l2norm_qk", shape.l2norm_qk);
+  if (shape.qk_normalized) a.add("qk_normalized", true);
   a.add("state_value_first", shape.state_value_first);
   a.add("initial_state", shape.initial_state);
   a.add("final_state", shape.final_state);

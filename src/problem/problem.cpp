@@ -195,7 +195,9 @@ Result<Problem> complete(const Problem& problem) {
                            check_wy, check_committed}) {
     if (Status status = check(p); !status) return status;
   }
-  if (p.beta_is_logit) p.beta_at_most_one = false;  // known of a sigmoid: the same kernels
+  // Known of what the kernels do themselves: the same kernels.
+  if (p.beta_is_logit) p.beta_at_most_one = false;
+  if (p.l2norm_qk) p.qk_normalized = false;
   if (p.scale == 0) p.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.key_dim)));
   return p;
 }

@@ -63,6 +63,7 @@ abi::Shape shape_of(const Problem& problem) {
   shape.allow_neg_eigval = problem.allow_neg_eigval;
   shape.beta_at_most_one = problem.beta_at_most_one;
   shape.l2norm_qk = problem.l2norm_qk;
+  shape.qk_normalized = problem.qk_normalized;
   shape.initial_state = problem.initial_state;
   shape.final_state = problem.final_state;
   if (problem.initial_state || problem.final_state) {

@@ -118,6 +118,7 @@ constexpr Word kWords[] = {
     rare<&Problem::wy_chunk>("wy"),
     rare<&Problem::committed_tokens>("committed"),
     rare<&Problem::beta_at_most_one>("beta_most_1"),
+    rare<&Problem::qk_normalized>("qk_normalized"),
 };
 
 std::string known_words() {

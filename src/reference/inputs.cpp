@@ -31,8 +31,8 @@ enum Stream : std::uint64_t {
 
 constexpr const char* kGateNames[] = {"strong",   "weak",       "mixed",       "constant",
                                       "by_token", "by_channel", "one_channel", "spike"};
-constexpr const char* kKeyNames[] = {"random",   "identical", "correlated",  "alternating",
-                                     "rank_two", "zero",      "unnormalised"};
+constexpr const char* kKeyNames[] = {"random",   "identical", "correlated",   "alternating",
+                                     "rank_two", "zero",      "unnormalised", "overlong"};
 
 // How many rows, and how many of them before they repeat.
 struct Rows {
@@ -111,6 +111,7 @@ void key_row(const Problem& p, const InputSpec& spec, std::int64_t row, float* o
       normal_row(random, row, K, out);
       break;
     case KeyPattern::identical:
+    case KeyPattern::overlong:
       normal_row(base, head, K, out);
       break;
     case KeyPattern::correlated:
@@ -130,9 +131,10 @@ void key_row(const Problem& p, const InputSpec& spec, std::int64_t row, float* o
       return;
   }
   if (p.l2norm_qk) return;
-  const double norm = spec.keys == KeyPattern::unnormalised
-                          ? 0.25 + Random(spec.seed, kNorm).uniform(std::uint64_t(row))
-                          : 1.0;
+  double norm = spec.keys == KeyPattern::overlong ? 1.4 : 1;
+  if (spec.keys == KeyPattern::unnormalised) {
+    norm = 0.25 + Random(spec.seed, kNorm).uniform(std::uint64_t(row));
+  }
   scale_row(out, K, norm / norm_of(out, K));
 }
 

@@ -34,6 +34,7 @@ enum class KeyPattern {
   rank_two,     // a random direction in a plane
   zero,
   unnormalised,  // norms ~ U(0.25, 1.25) where the problem does not normalise
+  overlong,      // as identical, but 1.4 long there
 };
 
 struct InputSpec {

@@ -83,11 +83,12 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
   if (!prepares_by_group(problem, device, tuning.chunk)) {
     return {
         Code::unsupported,
-        fmt::format("strategy chunk_wgmma: stages_at_once=2 with chunk={}; it needs sm_90, bf16, "
-                    "l2norm, beta up to 1 (logits, or beta_at_most_one), key_dim 64 or 128, "
-                    "lower_bound >= -100, no w and u, and chunk=32; stages_at_once=1 does (the "
-                    "problem is {})",
-                    tuning.chunk, problem::to_text(problem))};
+        fmt::format(
+            "strategy chunk_wgmma: stages_at_once=2 with chunk={}; it needs sm_90, bf16, "
+            "l2norm or qk_normalized, beta up to 1 (logits, or beta_at_most_one), key_dim "
+            "64 or 128, lower_bound >= -100, no w and u, and chunk=32; stages_at_once=1 does (the "
+            "problem is {})",
+            tuning.chunk, problem::to_text(problem))};
   }
   return {Code::unsupported,
           fmt::format(

@@ -30,12 +30,14 @@ Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_kept_states("fused", problem); !status) return status;
   if (!prepares_by_group(problem, device, abi::factors::chunk) ||
       !abi::fused::serves(problem::shape_of(problem))) {
-    return {Code::unsupported,
-            fmt::format("strategy fused: it needs sm_90, bf16, l2norm, beta up to 1 (logits, or "
-                        "beta_at_most_one), key_dim 64 or 128, value_dim a multiple of 128, "
-                        "lower_bound >= -100 and no w and u; chunk_wgmma serves more (the problem "
-                        "is {})",
-                        problem::to_text(problem))};
+    return {
+        Code::unsupported,
+        fmt::format(
+            "strategy fused: it needs sm_90, bf16, l2norm or qk_normalized, beta up "
+            "to 1 (logits, or beta_at_most_one), key_dim 64 or 128, value_dim a multiple of 128, "
+            "lower_bound >= -100 and no w and u; chunk_wgmma serves more (the problem "
+            "is {})",
+            problem::to_text(problem))};
   }
   return check_checkpoints("fused", problem, abi::factors::chunk);
 }

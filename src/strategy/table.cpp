@@ -5,14 +5,14 @@
 #include "strategy/fused.hpp"
 #include "strategy/recurrent.hpp"
 #include "strategy/segments.hpp"
-#include "strategy/unit_beta.hpp"
+#include "strategy/unit_steps.hpp"
 
 namespace kda::strategy {
 
 namespace {
 
 constexpr const Strategy* kTable[] = {
-    &recurrent, &chunk, &chunk_wgmma, &segments, &fused, &unit_beta,
+    &recurrent, &chunk, &chunk_wgmma, &segments, &fused, &unit_steps,
 };
 
 }  // namespace

@@ -41,7 +41,8 @@ constexpr double allowed(DType type) {
 
 struct Source {
   double mean = 0, deviation = 1;  // normal ...
-  double low = 0, high = 0;        // ... or uniform, where high > low
+  double low = 0, high = 0;        // ... or uniform, where high > low ...
+  double magnitude = 0;            // ... or of this size and any sign, where it is not 0
 };
 
 Buffer random_tensor(const Gpu& gpu, DType type, std::size_t count, const Source& source,
@@ -54,8 +55,14 @@ Buffer random_tensor(const Gpu& gpu, DType type, std::size_t count, const Source
                                          static_cast<float>(source.deviation));
   std::uniform_real_distribution<float> uniform(static_cast<float>(source.low),
                                                 static_cast<float>(source.high));
+  const auto either_sign = [&](bool negative) {
+    return static_cast<float>(negative ? -source.magnitude : source.magnitude);
+  };
   for (std::size_t i = 0; i < period; ++i) {
-    store(type, host.data(), i, source.high > source.low ? uniform(random) : normal(random));
+    const float x = source.magnitude != 0      ? either_sign(random() % 2 != 0)
+                    : source.high > source.low ? uniform(random)
+                                               : normal(random);
+    store(type, host.data(), i, x);
   }
   buffer.upload(host.data(), host.size());
   if (!host.empty()) buffer.tile(host.size());
@@ -82,11 +89,13 @@ struct Tensors {
       : p(problem), sequences(static_cast<int>(lengths.size())) {
     const std::size_t T = size(p.max_tokens), H = size(p.heads), HV = size(p.value_heads);
     const std::size_t K = size(p.key_dim), V = size(p.value_dim);
-    const double unit = p.l2norm_qk ? 1 : 1 / std::sqrt(static_cast<double>(p.key_dim));
+    // Rows of length one wherever they begin, where the kernels do not make them so.
+    const Source rows = {.magnitude =
+                             p.l2norm_qk ? 0 : 1 / std::sqrt(static_cast<double>(p.key_dim))};
     const Source gate = p.gate == Gate::log_decay ? Source{.low = -2, .high = 0} : Source{};
     const Source beta = p.beta_is_logit ? Source{} : Source{.low = 0.01, .high = 1};
-    q = random_tensor(gpu, p.qkv_type, T * H * K, {.deviation = unit}, 1);
-    k = random_tensor(gpu, p.qkv_type, T * H * K, {.deviation = unit}, 2);
+    q = random_tensor(gpu, p.qkv_type, T * H * K, rows, 1);
+    k = random_tensor(gpu, p.qkv_type, T * H * K, rows, 2);
     v = random_tensor(gpu, p.qkv_type, T * HV * V, {}, 3);
     g = random_tensor(gpu, p.gate_type, T * HV * K, gate, 4);
     b = random_tensor(gpu, p.beta_type, T * HV, beta, 5);

@@ -33,15 +33,20 @@ struct PrepareTuning {
   int short_tokens = 1;  // sequences of up to so many are left to another stage; 1: none
 };
 
-// Whether beta may exceed 1.  Then inverses of nearly equal keys cancel, and their factors are
-// formed from split products and Ak is kept in two terms; below 1 neither is needed.
-constexpr bool beta_may_exceed_one(const Shape& shape) {
-  return shape.beta_is_logit ? shape.allow_neg_eigval : !shape.beta_at_most_one;
+// Whether a step of the delta rule, beta |k|^2, may exceed 1.  Then inverses of nearly equal keys
+// cancel, and their factors are formed from split products and Ak is kept in two terms; below 1
+// neither is needed.
+constexpr bool steps_may_exceed_one(const Shape& shape) {
+  const bool beta_may = shape.beta_is_logit ? shape.allow_neg_eigval : !shape.beta_at_most_one;
+  return beta_may || !(shape.l2norm_qk || shape.qk_normalized);
 }
+
+// The longest row of k that comes normalised (Shape::qk_normalized): one, as bf16 rounds it.
+constexpr float most_key = 1.0F + 1.0F / 128;
 
 // Whether Ak is stored as a rounded image and a second one of what rounding lost.
 constexpr bool writes_twice(const Shape& shape) {
-  return beta_may_exceed_one(shape) && shape.qkv_type != DType::f32;
+  return steps_may_exceed_one(shape) && shape.qkv_type != DType::f32;
 }
 
 // Factor tiles a chunk: Kd, Qd, Ak and perhaps Ak's rest.

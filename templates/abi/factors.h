@@ -23,8 +23,14 @@ struct Tuning {
 // range.
 constexpr bool serves(const Shape& shape) {
   return shape.qkv_type == DType::bf16 && (shape.key_dim == 64 || shape.key_dim == 128) &&
-         shape.l2norm_qk && !abi::chunk::beta_may_exceed_one(shape);
+         !abi::chunk::steps_may_exceed_one(shape);
 }
+
+// Rows that come normalised are no longer than abi::chunk::most_key; nor shorter than leaves an f16
+// its precision, and those of q, times the scale or not, likewise.
+constexpr float least_key = 1.0F / 16;
+constexpr float least_query = 1.0F / 64;
+constexpr float most_query = 1024.0F;
 
 // A chunk's image (abi/chunk.h), in which k and q are loaded where Kd and Qd will stand; and g
 // where Ak will, for the one group of a block that has one chunk.

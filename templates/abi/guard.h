@@ -6,10 +6,18 @@ namespace kda::abi {
 // Words in which that kernel says what it has found, a block each.
 constexpr int guard_words = 128;
 
+// What is moved where nothing was found.
+struct Move {
+  const void* from = nullptr;  // on 16 bytes
+  void* to = nullptr;          // on 2
+  long long bytes = 0;         // even
+};
+
 template <class Args>
 struct Guarded {
   Args args;
   const unsigned* found = nullptr;  // [guard_words], not 0 where something was
+  Move instead;                     // by the kernel that asks for it
 };
 
 }  // namespace kda::abi

@@ -25,6 +25,7 @@ struct Shape {
   bool allow_neg_eigval = false;
   bool beta_at_most_one = false;  // of no logit: what is not in [0, 1] becomes NaN
   bool l2norm_qk = true;
+  bool qk_normalized = false;  // they come so: what does not may become NaN
 
   bool state_value_first = true;
   bool initial_state = true;

@@ -1,4 +1,5 @@
-// The factor that makes a row of q or k unit length: 1 / sqrt(sum of squares + 1e-6), in f32.
+// What makes a row of q or k unit length, 1 / sqrt(sum of squares + 1e-6), in f32; or its length is
+// taken as given (Shape::qk_normalized).
 #pragma once
 
 #include "base/element.cuh"
@@ -8,9 +9,12 @@ namespace kda::step {
 
 KDA_DEVICE float unit_factor(float sum_of_squares) { return rsqrtf(sum_of_squares + 1e-6F); }
 
-// Of the `channels` elements at data[index ..], by one warp; every lane gets it.
+// The factor of a row that comes normalised: NaN, not guesswork, where it was said to and does not.
+KDA_DEVICE float as_given(bool served) { return served ? 1.0F : __int_as_float(0x7fc00000); }
+
+// The sum of squares of the `channels` elements at data[index ..], by one warp; every lane gets it.
 template <abi::DType type, int channels>
-KDA_DEVICE float row_norm(const void* data, i64 index) {
+KDA_DEVICE float row_squares(const void* data, i64 index) {
   float sum = 0.0F;
 #pragma unroll 2
   for (int c = static_cast<int>(threadIdx.x) % 32; c < channels; c += 32) {
@@ -19,7 +23,7 @@ KDA_DEVICE float row_norm(const void* data, i64 index) {
   }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
-  return unit_factor(sum);
+  return sum;
 }
 
 // Sums 16 values over `width` neighbouring lanes (16 or 32) in 16 exchanges: each halving hands

@@ -245,7 +245,7 @@ TEST_CASE("a newer program works with this library until it asks for what is not
 
 // A field in what was a struct's padding would not make it longer: a program from before it would
 // hand over whatever lies there, and a library from before it would not refuse the field.
-static_assert(offsetof(kda_problem, committed_tokens) == 128 && sizeof(kda_problem) == 144);
+static_assert(offsetof(kda_problem, committed_tokens) == 128 && sizeof(kda_problem) == 152);
 static_assert(sizeof(kda_options) > 80 || api::field_count<Options>() == 10,
               "kda_options ends in 4 bytes of padding: the next field is one of 8");
 
@@ -259,6 +259,7 @@ TEST_CASE("the bytes past an older program's last field are not read", "[api]") 
   REQUIRE(api::to_cpp(&newer, read).ok());
   CHECK_FALSE(read.committed_tokens);
   CHECK_FALSE(read.beta_at_most_one);
+  CHECK_FALSE(read.qk_normalized);
 }
 
 TEST_CASE("an older program's structs are neither overrun nor misread", "[api]") {

@@ -48,6 +48,7 @@ TEST_CASE("every field of the golden prelude holds something other than its defa
   CHECK(shape.allow_neg_eigval != plain.allow_neg_eigval);
   CHECK(shape.beta_at_most_one != plain.beta_at_most_one);
   CHECK(shape.l2norm_qk != plain.l2norm_qk);
+  CHECK(shape.qk_normalized != plain.qk_normalized);
   CHECK(shape.state_value_first != plain.state_value_first);
   CHECK(shape.initial_state != plain.initial_state);
   CHECK(shape.varlen != plain.varlen);
@@ -76,6 +77,7 @@ TEST_CASE("every enumerator is spelled as the templates declare it", "[compose]"
   CHECK(text({}).find("state_pool") == std::string::npos);
   CHECK(text({}).find("committed_tokens") == std::string::npos);
   CHECK(text({}).find("beta_at_most_one") == std::string::npos);
+  CHECK(text({}).find("qk_normalized") == std::string::npos);
   CHECK_THAT(text({.slot_index_type = abi::Index::i64, .committed_tokens = true}),
              test::contains(".slot_index_type = kda::abi::Index::i64, .committed_tokens = true}"));
 }

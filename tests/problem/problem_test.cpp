@@ -103,8 +103,9 @@ TEST_CASE("a problem that contradicts itself is refused by field, value and limi
         "beta_at_most_one = true, but allow_neg_eigval = true lets beta reach 2");
 }
 
-TEST_CASE("what is known of sigmoids need not be promised and makes no kernels of its own",
-          "[problem]") {
+TEST_CASE(
+    "what is known of sigmoids and norms need not be promised and makes no kernels of its own",
+    "[problem]") {
   const auto promised = problem::complete({.heads = 1, .beta_at_most_one = true});
   REQUIRE(promised);
   CHECK_FALSE(promised->beta_at_most_one);
@@ -112,6 +113,13 @@ TEST_CASE("what is known of sigmoids need not be promised and makes no kernels o
       problem::complete({.heads = 1, .beta_is_logit = false, .beta_at_most_one = true});
   REQUIRE(given);
   CHECK(problem::shape_of(*given).beta_at_most_one);
+
+  const auto normed = problem::complete({.heads = 1, .qk_normalized = true});
+  REQUIRE(normed);
+  CHECK_FALSE(normed->qk_normalized);
+  const auto as_given = problem::complete({.heads = 1, .l2norm_qk = false, .qk_normalized = true});
+  REQUIRE(as_given);
+  CHECK(problem::shape_of(*as_given).qk_normalized);
 }
 
 TEST_CASE("an enum cast from garbage is refused", "[problem]") {

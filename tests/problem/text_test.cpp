@@ -78,7 +78,8 @@ TEST_CASE("wrong words are refused by name", "[problem]") {
   CHECK(refusal("heads=4") ==
         "problem: there is no word 'heads'; there are T, N, H, HV, K, V, varlen, cu_seqlens, qkv, "
         "g, beta, state, gate, lower_bound, beta_logit, neg_eigval, l2norm, scale, layout, h0, ht, "
-        "pool, slots, drafts, checkpoint, zero_padding, mixed, wy, committed, beta_most_1");
+        "pool, slots, drafts, checkpoint, zero_padding, mixed, wy, committed, beta_most_1, "
+        "qk_normalized");
   CHECK(refusal("H=four") == "problem: H = 'four' is not an integer");
   CHECK(refusal("H=99999999999") == "problem: H = '99999999999' is not an integer");
   CHECK(refusal("qkv=fp16") == "problem: qkv = 'fp16' is not f32|bf16|f16");

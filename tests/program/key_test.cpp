@@ -53,6 +53,10 @@ TEST_CASE("everything that a model fixes changes the key", "[program]") {
         p.beta_is_logit = false;
         p.beta_at_most_one = true;
       },
+      [](Problem& p) {
+        p.l2norm_qk = false;
+        p.qk_normalized = true;
+      },
   };
   std::set<std::string> keys = {key_of(plain)};
   for (const auto& change : changes) {

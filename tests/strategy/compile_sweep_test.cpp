@@ -33,7 +33,7 @@ const std::vector<Factor> kProblems = {
     {"H=4 HV=4", "H=4 HV=16", "H=2 HV=16"},
     {"gate=bounded", "gate=softplus", "gate=log_decay"},
     {"beta_logit=1", "beta_logit=0", "beta_logit=1 neg_eigval=1", "beta_logit=0 beta_most_1=1"},
-    {"l2norm=1", "l2norm=0"},
+    {"l2norm=1", "l2norm=0", "l2norm=0 qk_normalized=1"},
     {"h0=1 ht=1", "h0=0 ht=0", "h0=1 ht=0", "h0=0 ht=1", "h0=1 ht=1 pool=1 zero_padding=1",
      "h0=1 ht=1 pool=1 drafts=1 slots=i64", "h0=1 ht=1 pool=1 checkpoint=64",
      "h0=0 ht=1 pool=1 checkpoint=128 slots=i64"},
@@ -43,12 +43,15 @@ const std::vector<Factor> kProblems = {
 };
 constexpr const char* kSizes = "T=4096 N=4 ";
 
-// TABLE: what strategy unit_beta serves, of which the pairs above hold too little at once.
-constexpr const char* kWithoutSigmoid[] = {
+// TABLE: what strategy unit_steps serves, of which the pairs above hold too little at once.
+constexpr const char* kUnitSteps[] = {
     "H=4 HV=4 beta_logit=0 g=f32 beta=f32 gate=log_decay h0=1 ht=1",
     "H=32 beta_logit=0 K=64 V=64 varlen=1 state=bf16 layout=key_first h0=1 ht=1",
     "H=64 beta_logit=0 h0=0 ht=1",
     "H=4 HV=16 beta_logit=0 K=64 V=128 gate=softplus h0=1 ht=0",
+    "H=64 l2norm=0 h0=1 ht=1",
+    "H=64 l2norm=0 beta_logit=0 g=f32 gate=log_decay varlen=1 h0=1 ht=1",
+    "H=24 l2norm=0 K=64 V=64 gate=softplus h0=1 ht=1",
 };
 
 // TABLE: the same of problems with committed tokens, which strategy recurrent alone serves.
@@ -182,7 +185,7 @@ TEST_CASE("default tunings compile without spills for every kind of problem",
         words.push_back(test::words_of(kProblems, {row.begin(), row.end() - 1}));
         problems.push_back(problem_of(kSizes + words.back()));
       }
-      for (const char* more : kWithoutSigmoid) {
+      for (const char* more : kUnitSteps) {
         if (everywhere) break;
         words.emplace_back(more);
         problems.push_back(problem_of(kSizes + words.back()));

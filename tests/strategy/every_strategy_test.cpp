@@ -36,7 +36,7 @@ std::vector<Trial> options() {
       {"H=3 HV=3", "H=2 HV=4", "H=1 HV=4", "H=1 HV=8"},
       {"gate=bounded", "gate=softplus", "gate=log_decay", "gate=logsigmoid"},
       {"beta_logit=1", "beta_logit=0", "beta_logit=1 neg_eigval=1", "beta_logit=0 beta_most_1=1"},
-      {"l2norm=1", "l2norm=0"},
+      {"l2norm=1", "l2norm=0", "l2norm=0 qk_normalized=1"},
       {"h0=1 ht=1", "h0=0 ht=0", "h0=1 ht=0", "h0=0 ht=1"},
       {"state=f32 layout=value_first", "state=bf16 layout=key_first", "state=f32 layout=key_first",
        "state=bf16 layout=value_first"},
@@ -96,6 +96,17 @@ std::vector<Trial> keys() {
         const bool norm = pattern != KeyPattern::unnormalised;
         out.push_back(trial(qkv(type) + "g=f32 beta=f32 beta_logit=0 l2norm=" + (norm ? "1" : "0"),
                             {300}, spec));
+      }
+  // Steps of up to 1.96 whatever beta is: a long key writes as much as a beta past 1.
+  for (const char* type : kTypes)
+    for (const char* beta : {"", "beta_logit=0 ", "beta_logit=0 beta_most_1=1 "})
+      for (const double value : {0.5, 1.0}) {
+        InputSpec spec;
+        spec.keys = KeyPattern::overlong;
+        spec.beta = value;
+        spec.gate = reference::GatePattern::weak;
+        out.push_back(trial(qkv(type) + beta + "g=f32 beta=f32 l2norm=0", {300}, spec));
+        out.push_back(trial(qkv(type) + beta + "g=f32 beta=f32 l2norm=0 K=128 V=128", {300}, spec));
       }
   return out;
 }

@@ -34,7 +34,7 @@ const std::vector<Factor> kDecodes = {
     {"beta=bf16", "beta=f32", "beta=f16"},
     {"gate=bounded", "gate=softplus", "gate=log_decay"},
     {"beta_logit=1", "beta_logit=0", "beta_logit=1 neg_eigval=1", "beta_logit=0 beta_most_1=1"},
-    {"l2norm=1", "l2norm=0"},
+    {"l2norm=1", "l2norm=0", "l2norm=0 qk_normalized=1"},
     {"state=f32 layout=value_first", "state=bf16 layout=value_first", "state=f32 layout=key_first",
      "state=bf16 layout=key_first"},
     {"slots=i32", "slots=i64"},

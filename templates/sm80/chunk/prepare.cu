@@ -35,7 +35,8 @@ constexpr int lanes = threads / groups;  // threads a row group
 constexpr int slab = 2 * lanes;          // channels at once, two a thread
 constexpr int keys = shape.key_dim;
 constexpr int keys16 = round_up(keys, 16);
-constexpr bool careful = abi::chunk::beta_may_exceed_one(shape);
+constexpr bool careful = abi::chunk::steps_may_exceed_one(shape);
+constexpr bool has_norms = shape.l2norm_qk || shape.qk_normalized;
 constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
 // Terms of the scores' products and of those with their inverse.
@@ -162,6 +163,15 @@ KDA_DEVICE void write_aq(char* image, const Matrix& queries, const Matrix& m, co
   }
 }
 
+// What a row is multiplied by, given its sum of squares.
+KDA_DEVICE float norm_of(float squares, bool is_key) {
+  if constexpr (shape.l2norm_qk) {
+    return step::unit_factor(squares);
+  } else {
+    return step::as_given(!is_key || squares <= abi::chunk::most_key * abi::chunk::most_key);
+  }
+}
+
 // Norms of q and k from the registers of a block that holds whole rows.
 KDA_DEVICE void norms_of(SharedMemory& shared, const step::RowGroup& part, int group) {
   float squares[16];
@@ -183,7 +193,7 @@ KDA_DEVICE void norms_of(SharedMemory& shared, const step::RowGroup& part, int g
     float total = 0.0F;
 #pragma unroll
     for (int i = 0; i < partial_sums; ++i) total += shared.squares[i][row / 8][which * 8 + row % 8];
-    (which == 0 ? shared.q_norm : shared.k_norm)[row] = step::unit_factor(total);
+    (which == 0 ? shared.q_norm : shared.k_norm)[row] = norm_of(total, which == 1);
   }
   __syncthreads();
 }
@@ -215,11 +225,14 @@ KDA_DEVICE void prepare(SharedMemory& shared, const abi::chunk::PrepareArgs& arg
                                               in.beta.data, beta0 + thread * in.beta.token))
                                         : 0.0F;
   }
-  if constexpr (shape.l2norm_qk && !one_slab) {
+  if constexpr (has_norms && !one_slab) {
     for (int row = static_cast<int>(thread / 32); row < chunk; row += warps) {
       const int at = row < rows ? row : rows - 1;
-      const float q_norm = step::row_norm<type, keys>(in.q.data, origin.q + at * in.q.token);
-      const float k_norm = step::row_norm<type, keys>(in.k.data, origin.k + at * in.k.token);
+      const auto norm_at = [&](const void* data, i64 index, bool is_key) {
+        return norm_of(step::row_squares<type, keys>(data, index), is_key);
+      };
+      const float q_norm = norm_at(in.q.data, origin.q + at * in.q.token, false);
+      const float k_norm = norm_at(in.k.data, origin.k + at * in.k.token, true);
       if (thread % 32 == 0) {
         shared.q_norm[row] = q_norm;
         shared.k_norm[row] = k_norm;
@@ -252,7 +265,7 @@ KDA_DEVICE void prepare(SharedMemory& shared, const abi::chunk::PrepareArgs& arg
         make_float2(c < keys ? step::gate_bias<shape>(in.dt_bias, head, c) : 0.0F,
                     c + 1 < keys ? step::gate_bias<shape>(in.dt_bias, head, c + 1) : 0.0F);
     step::settle<shape>(part, group * 8, rows, c, rate, bias, in.lower_bound);
-    if constexpr (shape.l2norm_qk) {
+    if constexpr (has_norms) {
       if constexpr (one_slab) {
         if (slab0 == 0) norms_of(shared, part, group);
       }
@@ -325,7 +338,10 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
     prepare(shared, args, blockIdx.x, static_cast<int>(blockIdx.y));
   } else {
     // By as few blocks as the device holds: as a rule all of them have nothing to do.
-    if (stays_out(given)) return;
+    if (stays_out(given)) {
+      move_instead(given);
+      return;
+    }
     const i64 tiles = args.factors.slots * args.in.value_heads;
     for (i64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       prepare(shared, args, tile / args.in.value_heads,

@@ -156,8 +156,9 @@ struct Decays : Solve {
     }
   }
 
-  KDA_DEVICE float unit_factor(int token, int which) const {
-    return kda::unit_factor(shared.squares[token][which]);
+  KDA_DEVICE float key_unit(int token) const { return kda::key_unit(shared.squares, token, 1.0F); }
+  KDA_DEVICE float query_unit(int token) const {
+    return kda::query_unit(shared.squares, token, 1.0F);
   }
 };
 

@@ -49,9 +49,9 @@ struct Pairs : Scores {
           qk += __shfl_xor_sync(0xffffffffU, qk, step);
         }
         if (lane == 0) {
-          const float unit = unit_factor(j, 0);
-          shared.pairs[half][0][i % half_tokens][j % half_tokens] = kk * unit * unit_factor(i, 0);
-          shared.pairs[half][1][i % half_tokens][j % half_tokens] = qk * unit * unit_factor(i, 1);
+          const float unit = key_unit(j);
+          shared.pairs[half][0][i % half_tokens][j % half_tokens] = kk * unit * key_unit(i);
+          shared.pairs[half][1][i % half_tokens][j % half_tokens] = qk * unit * query_unit(i);
         }
       }
     }

@@ -32,8 +32,8 @@ struct Scores : Decays {
       float q_unit[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        k_unit[i] = unit_factor(half * half_tokens + i * 8 + lane.g, 0);
-        q_unit[i] = unit_factor(half * half_tokens + i * 8 + lane.g, 1);
+        k_unit[i] = key_unit(half * half_tokens + i * 8 + lane.g);
+        q_unit[i] = query_unit(half * half_tokens + i * 8 + lane.g);
       }
 #pragma unroll 1
       for (int ks = 0; ks < k_steps; ++ks) {

@@ -26,7 +26,8 @@ constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
 constexpr u32 k_to_q = static_cast<u32>(image.qd) - image.kd;
 constexpr u32 k_to_kr = image.ak - image.kd;
 
-static_assert(type == abi::DType::bf16 && shape.l2norm_qk, "bf16 rows of unit length are served");
+static_assert(type == abi::DType::bf16 && (shape.l2norm_qk || shape.qk_normalized),
+              "bf16 rows of unit length are served");
 static_assert(keys == 64 || keys == 128, "K must be 64 or 128");
 
 using Factor = tile::Shared<abi::DType::bf16, chunk, keys>;

@@ -5,6 +5,7 @@
 #include "ptx/mma.cuh"
 #include "sm90/factors/scratch.cuh"
 #include "sm90/factors/sizes.cuh"
+#include "sm90/factors/units.cuh"
 #include "tile/operand.cuh"
 
 namespace kda {
@@ -39,12 +40,16 @@ KDA_DEVICE void sum_squares(Squares& squares, const tile::Lane& lane, int warp, 
   }
 }
 
-// What makes a row's length one, once all warps have given their share.
-KDA_DEVICE float unit_factor(const float (&shares)[4]) {
+// Once all warps have given their share.
+KDA_DEVICE float total(const float (&shares)[4]) {
   const float4 x = *reinterpret_cast<const float4*>(shares);
-  float r;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"((x.x + x.y) + (x.z + x.w) + 1e-6F));
-  return r;
+  return (x.x + x.y) + (x.z + x.w);
+}
+KDA_DEVICE float key_unit(const Squares& squares, int token, float scale) {
+  return key_unit(total(squares[token][0]), total(squares[token][1]), scale);
+}
+KDA_DEVICE float query_unit(const Squares& squares, int token, float scale) {
+  return query_unit(total(squares[token][1]), scale);
 }
 
 }  // namespace kda

@@ -49,8 +49,8 @@ struct Factors : Lengths {
   template <class Free>
   KDA_DEVICE void build(u32 address, const Gate& gate, float inverse_depth, float scale,
                         const Free& free) const {
-    const float k_units = unit_factor(0);
-    const float q_units = unit_factor(1) * scale;
+    const float k_units = key_unit(scale);
+    const float q_units = query_unit(scale);
     const Raw raw = this->raw();
     const tile::Place<Factor> kd{place(address + image.kd, 0, 0)};
     float kk_below[2][4] = {};

@@ -38,8 +38,11 @@ struct Lengths : Solve {
   }
 
   // Of the token of the lane's number.
-  KDA_DEVICE float unit_factor(int which) const {
-    return kda::unit_factor(shared.squares[number_in_warp()][which]);
+  KDA_DEVICE float key_unit(float scale) const {
+    return kda::key_unit(shared.squares, number_in_warp(), scale);
+  }
+  KDA_DEVICE float query_unit(float scale) const {
+    return kda::query_unit(shared.squares, number_in_warp(), scale);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include "ptx/stmatrix.cuh"
 #include "sm90/factors/inverse.cuh"
+#include "sm90/factors/units.cuh"
 #include "sm90/slabs/piece.cuh"
 #include "sm90/teams/load.cuh"
 #include "tile/decay.cuh"
@@ -129,7 +130,7 @@ struct Rows : Team {
           make_float2(odd ? high[0][3] : high[0][2], odd ? high[1][3] : high[1][2]);
     }
   }
-  // What makes the lengths of a lane's rows one; q's come times the scale.
+  // What the lane's two rows are multiplied by.
   struct Units {
     float k[2], q[2];
 
@@ -138,14 +139,9 @@ struct Rows : Team {
       for (int i = 0; i < 2; ++i) {
         const float4 x =
             *reinterpret_cast<const float4*>(rows.scratch().squares[half][i * 8 + rows.lane().g]);
-        k[i] = unit_factor(x.x + x.z);
-        q[i] = unit_factor(x.y + x.w) * scale;
+        k[i] = key_unit(x.x + x.z, x.y + x.w, scale);
+        q[i] = query_unit(x.y + x.w, scale);
       }
-    }
-    static KDA_DEVICE float unit_factor(float squares) {
-      float r;
-      asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(squares + 1e-6F));
-      return r;
     }
   };
 

@@ -193,14 +193,14 @@ def test_tensors_of_another_device():
 @each
 def test_opcheck(case):
     """torch's own tests of an operator: its schema, its fake kernel, its tracing."""
-    from kda.problem import Gate
+    from kda.torch import _call, _ops
 
     x = inputs(case)
     words = x.words
+    rule = _call.Rule(0.0, kda.Gate.log_decay, -5.0, False, False, True, case.v_first, torch.float32)
     arguments = (
         *x.tensors.values(), words.get("A_log"), words.get("dt_bias"), words.get("initial_state"),
-        words.get("cu_seqlens"), 0.0, int(Gate.log_decay), -5.0, False, False, True, case.v_first,
-        True, False,
+        words.get("cu_seqlens"), *_ops._words_of(rule), True, False,
     )  # fmt: skip
     torch.library.opcheck(
         torch.ops.kda.forward.default,

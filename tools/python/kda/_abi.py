@@ -60,6 +60,7 @@ class Problem(Structure):
         ("wy_chunk", c_int32),
         ("committed_tokens", c_int64),
         ("beta_at_most_one", c_int64),
+        ("qk_normalized", c_int64),
     ]
 
 

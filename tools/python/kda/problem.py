@@ -166,9 +166,14 @@ class Problem:
 
     beta_at_most_one: bool = False
     """What is given without a sigmoid lies in [0, 1], as sigmoids do.  Without this promise a run
-    looks at its betas, too, and on a pool, or with final states over the initial ones, goes by slower
-    kernels.  Where a beta breaks it, o and the final state are NaN from there on, o perhaps from up to
-    63 tokens before.  Logits need none."""
+    looks whether they do, and on a pool goes by slower kernels.  Where a beta breaks it, o and the final
+    state are NaN from there on, o perhaps from up to 63 tokens before.  Logits need none."""
+
+    qk_normalized: bool = False
+    """Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and, but for
+    zeros, no shorter than 1/16; rows of q, and those times the scale, are 1/64 to 1024 long, or zeros.  A
+    promise as beta_at_most_one, with the same use; where a row breaks it, o and the final state are right
+    or NaN as there, by strategy."""
 
     def __post_init__(self) -> None:
         for field, kind in _ENUMS.items():

@@ -1,6 +1,8 @@
-// Problem::beta_at_most_one: a beta that breaks the promise makes NaN and no guess.
+// Problem::beta_at_most_one and qk_normalized: what breaks a promise makes NaN and no guess.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "support/rig.hpp"
@@ -62,4 +64,42 @@ TEST_CASE("a beta out of [0, 1] that was promised to lie there makes NaN from it
       }
     }
   }
+}
+
+// The bug: where nothing normalised them, long keys that are nearly equal were taken for steps of
+// at most one, and o was off by four times what is allowed.  That chunks serve them without a
+// promise says every_strategy_test.cpp ("keys and beta"); with one they make NaN.
+TEST_CASE("keys longer than was promised make NaN, or what is right", "[gpu]") {
+  reference::InputSpec spec;
+  spec.keys = reference::KeyPattern::overlong;
+  spec.beta = 1;
+  spec.gate = reference::GatePattern::weak;
+  const Gpu gpu;
+  int nan = 0;
+  for (const char* words : {"K=128 V=128", "K=64 V=128 g=f32", "K=60 V=100", "K=256 V=64",
+                            "K=128 V=128 qkv=f16", "K=128 V=128 qkv=f32"}) {
+    const Trial one = complete(
+        trial(std::string("H=1 HV=1 beta=f32 l2norm=0 qk_normalized=1 ") + words, {300}, spec));
+    Truth truth(one);
+    for (const Variant& variant : every_strategy()) {
+      Options options;
+      options.strategy = variant.strategy;
+      const Result<Plan> plan = Plan::make(one.problem, options);
+      if (!plan && plan.status().code() == Code::unsupported) continue;
+      INFO(variant.strategy << " | " << to_text(one));
+      REQUIRE(plan);
+      Rig rig(gpu, one, truth.tensors());
+      CHECK(rig.run(*plan) == "");
+      const reference::Outputs out = rig.outputs();
+      const auto is_nan = [](double x) { return std::isnan(x); };
+      if (std::all_of(out.o.begin(), out.o.end(), is_nan) &&
+          std::all_of(out.final_state.begin(), out.final_state.end(), is_nan)) {
+        ++nan;
+        CHECK(std::string(variant.strategy) != "recurrent");
+      } else {
+        CHECK(truth.judge(out) == "");
+      }
+    }
+  }
+  CHECK(nan > 0);
 }

@@ -1,16 +1,16 @@
-// Strategy unit_beta: a run as if beta lay in [0, 1], and again, by kernels that serve any, where
-// one was found that does not.
+// Strategy unit_steps: a run as if every step of the delta rule were at most one (beta in [0, 1],
+// keys of unit length), and again, by kernels that serve any, where one was not.
 #pragma once
 
 #include "abi/guard.h"
 #include "abi/tensors.h"
 #include "abi/tunable.h"
 
-namespace kda::abi::unit_beta {
+namespace kda::abi::unit_steps {
 
 // Of the kernel that looks: blocks, each with a word for what it has found, and their threads.
 constexpr int blocks = guard_words;
-constexpr int threads = 512;
+constexpr int threads = 128;
 
 struct Tuning {
   int by = 1;  // strategy of the first way: 1 fused, 2 chunk_wgmma, 3 segments
@@ -21,8 +21,8 @@ inline constexpr Tunable<Tuning> tunables[] = {
 
 struct Args {
   Inputs in;
-  unsigned* found = nullptr;  // [blocks], 1 where a beta was out of [0, 1]
-  int again = 0;              // 1: as if one was
+  Tensor o;                   // what the first way wrote
+  unsigned* found = nullptr;  // [blocks], 1 where an output is NaN
 };
 
-}  // namespace kda::abi::unit_beta
+}  // namespace kda::abi::unit_steps

@@ -1,0 +1,26 @@
+// Effort::measure on the device: what is timed there keeps what the problem promises.
+#include "support/scratch.hpp"
+#include "support/trials.hpp"
+#include "support/words.hpp"
+
+using namespace kda;
+using namespace kda::test;
+
+// The bug: rows of q and k were of about unit length, so that strategies that a promise of unit
+// length admits made NaN, and were no candidates.
+TEST_CASE("an application's search finds inputs as promised", "[gpu]") {
+  if (!on_device()) return;
+  for (const char* words : {"T=512 H=4 l2norm=0 qk_normalized=1 beta_logit=0 beta_most_1=1",
+                            "T=512 H=4 K=60 V=100 l2norm=0 qk_normalized=1 varlen=1 N=2"}) {
+    const Scratch folder;
+    Options options{.effort = Effort::measure, .time_limit_seconds = 20};
+    options.cache_dir = options.wisdom_dir = folder.path();
+    options.strategy = "chunk_wgmma";
+    options.tuning = "chunk=32 prepare_threads=256 warpgroups=1 short_tokens=1 columns=64";
+    const Result<Plan> plan = Plan::make(problem_in_words(words), options);
+    INFO(words << ": " << plan.status().message());
+    REQUIRE(plan);
+    INFO(plan->describe());
+    CHECK_THAT(plan->describe(), contains("measured now in"));
+  }
+}

@@ -1,0 +1,247 @@
+// Strategy unit_steps: which way a run goes, on the host and on a GPU.
+#include "strategy/unit_steps.hpp"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launch/graph_pool.hpp"
+#include "support/rig.hpp"
+#include "support/trials.hpp"
+#include "support/words.hpp"
+
+using namespace kda;
+using namespace kda::test;
+using kda::strategy::unit_steps;
+
+TEST_CASE("steps of the delta rule are first taken for at most one", "[strategy]") {
+  struct Row {
+    const char* words;
+    int by;
+    std::vector<std::string> stages;
+    const char* promise;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"T=8192 H=64 beta_logit=0",
+            1,
+            {"forward", "look", "prepare_again", "recurrence_again"},
+            ".beta_at_most_one = true"},
+           {"T=8192 H=64 l2norm=0",
+            1,
+            {"forward", "look", "prepare_again", "recurrence_again"},
+            ".qk_normalized = true"},
+           {"T=8192 H=64 l2norm=0 beta_logit=0 beta_most_1=1",
+            1,
+            {"forward", "look", "prepare_again", "recurrence_again"},
+            ".qk_normalized = true"},
+           {"T=8192 H=24 beta_logit=0 l2norm=0",
+            2,
+            {"prepare", "recurrence", "look", "prepare_again", "recurrence_again"},
+            ".beta_at_most_one = true, .l2norm_qk = false, .qk_normalized = true"},
+           {"T=8192 H=4 beta_logit=0",
+            3,
+            {"prepare", "walk", "correct", "look", "prepare_again", "recurrence_again"},
+            ".beta_at_most_one = true"}}) {
+    INFO(row.words);
+    const Problem problem = problem_in_words(row.words);
+    REQUIRE(unit_steps.applicable(problem, h200()));
+    const tunable::Values values = unit_steps.defaults(problem, h200());
+    CHECK(values == tunable::Values{{"by", row.by}});
+    const auto recipe = unit_steps.compose(problem, h200(), values);
+    REQUIRE(recipe);
+    std::vector<std::string> names;
+    for (const compose::Stage& stage : recipe->stages) {
+      names.push_back(stage.name);
+      const bool again = stage.name.ends_with("_again");
+      CHECK((stage.prelude.find("#define KDA_GUARDED 1\n") != std::string::npos) == again);
+      const bool looks = stage.name == "look";
+      CHECK((stage.prelude.find(row.promise) != std::string::npos) == (!again && !looks));
+    }
+    CHECK(names == row.stages);
+    // The bug: a kept graph took four kernels, so a run launched these one by one, in 20 us for 8.
+    CHECK(names.size() <= launch::GraphPool::kMostKernels);
+  }
+}
+
+TEST_CASE("unit_steps refuses what it does not serve, naming it", "[strategy]") {
+  const auto refused = [](const char* words, const char* target, const char* part) {
+    INFO(words);
+    const Status status = unit_steps.applicable(problem_in_words(words), *device::parse(target));
+    CHECK(status.code() == Code::unsupported);
+    CHECK_THAT(status.message(), contains("strategy unit_steps: "));
+    CHECK_THAT(status.message(), contains(part));
+  };
+  refused("H=64", "h200", "without a sigmoid");
+  refused("H=64 beta_logit=0 beta_most_1=1", "h200", "no promise");
+  refused("H=64 l2norm=0 qk_normalized=1", "h200", "no promise");
+  refused("H=64 l2norm=0 neg_eigval=1", "h200", "no neg_eigval");
+  refused("H=64 beta_logit=0 pool=1 ht=1", "h200", "no state pools");
+  refused("H=64 beta_logit=0 varlen=1 N=9 mixed=1", "h200", "mixed_lengths");
+  refused("H=64 beta_logit=0 qkv=f16", "h200", "bf16");
+  refused("H=64 beta_logit=0 K=96", "h200", "key_dim 64 or 128");
+  refused("H=64 beta_logit=0", "sm_89", "sm_90");
+  const auto recipe =
+      unit_steps.compose(problem_in_words("H=64 V=64 beta_logit=0"), h200(), {{"by", 1}});
+  REQUIRE_FALSE(recipe);
+  CHECK_THAT(recipe.status().message(), contains("by=1: strategy fused"));
+}
+
+namespace {
+
+reference::Outputs outputs_of(const Gpu& gpu, const Trial& trial, const reference::Tensors& tensors,
+                              const char* strategy, const char* tuning) {
+  Options options;
+  options.strategy = strategy;
+  options.tuning = tuning;
+  const Result<Plan> plan = Plan::make(trial.problem, options);
+  INFO(strategy << " " << tuning);
+  REQUIRE(plan);
+  Rig rig(gpu, trial, tensors);
+  CHECK(rig.run(*plan) == "");
+  return rig.outputs();
+}
+
+bool same(const reference::Outputs& x, const reference::Outputs& y) {
+  return x.o == y.o && x.final_state == y.final_state;
+}
+
+// What breaks a promise: a beta, or a row of k or q times a power of two.
+struct Breach {
+  const char* tensor;
+  float by;
+};
+
+// bf16 and f32 only; `at` of 0, 1 and 2 is the first, a middle and the last token and head.
+void commit(const Breach& breach, int at, reference::Tensors& tensors) {
+  reference::Bytes& bytes = breach.tensor[0] == 'b'   ? tensors.beta
+                            : breach.tensor[0] == 'k' ? tensors.k
+                                                      : tensors.q;
+  if (breach.tensor[0] == 'b') {
+    const std::size_t count = bytes.size() / sizeof(float);
+    const std::size_t one = at == 0 ? 0 : at == 1 ? count / 2 : count - 1;
+    std::memcpy(bytes.data() + one * sizeof(float), &breach.by, sizeof breach.by);
+    return;
+  }
+  const auto keys = static_cast<std::size_t>(tensors.problem.key_dim);
+  const std::size_t rows = bytes.size() / 2 / keys;
+  const std::size_t row = at == 0 ? 0 : at == 1 ? rows / 2 : rows - 1;
+  for (std::size_t c = row * keys; c < (row + 1) * keys; ++c) {
+    std::uint16_t half;
+    std::memcpy(&half, bytes.data() + c * 2, 2);
+    float x = std::bit_cast<float>(std::uint32_t{half} << 16) * breach.by;
+    half = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
+    std::memcpy(bytes.data() + c * 2, &half, 2);
+  }
+}
+
+}  // namespace
+
+// A run with the promise kept has the bits of that way's strategy, and one that breaks it once,
+// wherever that is, those of chunk_wgmma.
+TEST_CASE("which way a run goes follows from its betas and rows", "[gpu][sanitize]") {
+  const Gpu gpu;
+  for (const char* words :
+       {"varlen=1 beta_logit=0 ", "varlen=1 K=64 g=f32 gate=log_decay beta_logit=0 ",
+        "varlen=0 beta_logit=0 ", "varlen=1 l2norm=0 ",
+        "varlen=0 K=64 g=f32 gate=log_decay beta_logit=0 l2norm=0 "}) {
+    Trial one = complete(trial(std::string(words) + "V=128 H=2 HV=4 beta=f32", {100, 100, 100}));
+    Trial sure = one;
+    sure.problem.beta_at_most_one = !one.problem.beta_is_logit;
+    sure.problem.qk_normalized = !one.problem.l2norm_qk;
+    std::vector<Breach> breaches;
+    if (!one.problem.beta_is_logit) breaches = {{"beta", 1.5F}, {"beta", -0.25F}};
+    if (!one.problem.l2norm_qk) {
+      for (const Breach more :
+           {Breach{"k", 2.0F}, {"k", 1.0F / 32}, {"q", 32768.0F}, {"q", 1.0F / 2048}}) {
+        breaches.push_back(more);
+      }
+    }
+    Truth truth(one);
+    for (const bool in_place : {false, true}) {
+      one.in_place_state = in_place;
+      for (const auto& [by, way] : {std::pair{"by=1", "fused"}, std::pair{"by=2", "chunk_wgmma"},
+                                    std::pair{"by=3", "segments"}}) {
+        INFO(words << by << " in place " << in_place);
+        const reference::Outputs kept = outputs_of(gpu, sure, truth.tensors(), way, "");
+        CHECK(same(outputs_of(gpu, one, truth.tensors(), "unit_steps", by), kept));
+      }
+      for (const Breach& breach : breaches) {
+        for (int at = 0; at < 3; ++at) {
+          INFO(words << breach.tensor << " by " << breach.by << " at " << at << ", in place "
+                     << in_place);
+          reference::Tensors tensors = truth.tensors();
+          commit(breach, at, tensors);
+          const reference::Outputs any = outputs_of(gpu, one, tensors, "chunk_wgmma", "");
+          CHECK(same(outputs_of(gpu, one, tensors, "unit_steps", ""), any));
+        }
+      }
+    }
+  }
+}
+
+// What an early token broke is seen in the last one's outputs, however much is forgotten meanwhile.
+TEST_CASE("a broken promise stays in the state", "[gpu]") {
+  const Gpu gpu;
+  for (const double decay : {0.0, -0.01, -5.0, -500.0}) {
+    reference::InputSpec spec;
+    spec.gate = reference::GatePattern::constant;
+    spec.gate_value = decay;
+    const Trial one = complete(trial(
+        "V=192 K=128 H=2 HV=4 g=f32 beta=f32 gate=log_decay beta_logit=0 l2norm=0", {3000}, spec));
+    Truth truth(one);
+    for (const Breach& breach : {Breach{"beta", 1.5F}, Breach{"k", 2.0F}, Breach{"q", 32768.0F}}) {
+      for (int at = 0; at < 3; ++at) {
+        reference::Tensors tensors = truth.tensors();
+        commit(breach, at, tensors);
+        const reference::Outputs any = outputs_of(gpu, one, tensors, "chunk_wgmma", "");
+        for (const char* by : {"by=2", "by=3"}) {
+          INFO(decay << ' ' << breach.tensor << " at " << at << ' ' << by);
+          CHECK(same(outputs_of(gpu, one, tensors, "unit_steps", by), any));
+        }
+      }
+    }
+  }
+}
+
+// Both ways in every layout, beside NaN that is nobody's, and with offsets that make no sense.
+TEST_CASE("unit_steps in odd places", "[gpu]") {
+  std::vector<Trial> trials;
+  for (const bool beyond : {false, true}) {
+    for (const char* words :
+         {"varlen=1 beta_logit=0 ",
+          "varlen=1 cu_seqlens=i32 g=f32 beta=bf16 gate=log_decay beta_logit=0 ",
+          "varlen=0 beta=f16 K=64 beta_logit=0 ", "varlen=1 l2norm=0 ",
+          "varlen=0 g=f32 gate=softplus l2norm=0 beta_logit=0 "}) {
+      const bool dense = std::string(words).find("varlen=0") != std::string::npos;
+      const bool normed = std::string(words).find("l2norm=0") == std::string::npos;
+      reference::InputSpec spec;
+      if (beyond && normed) spec.beta = 1.7;
+      if (beyond && !normed) spec.keys = reference::KeyPattern::unnormalised;
+      Trial one = trial(std::string(words) + "V=128 HV=4",
+                        dense ? std::vector<std::int64_t>{120, 120, 120}
+                              : std::vector<std::int64_t>{300, 0, 33, 129},
+                        spec);
+      if (!dense) one.tail = 70;
+      for (const Layout layout :
+           {Layout::contiguous, Layout::heads_first, Layout::sliced, Layout::gapped}) {
+        one.layout = layout;
+        trials.push_back(one);
+      }
+      one.in_place_state = true;
+      one.misaligned = 1;
+      trials.push_back(one);
+      if (dense) continue;
+      one.cu_seqlens = {0, 300, 100, 120, 5000};
+      trials.push_back(one);
+      one.cu_seqlens = {50, 200, 20, 20, 400};
+      trials.push_back(one);
+    }
+  }
+  const Tally tally = sweep("odd places", trials, {{"unit_steps", ""}});
+  CHECK(tally.failed == 0);
+  CHECK(tally.refused == 0);
+  CHECK(tally.passed == static_cast<int>(trials.size()));
+}
