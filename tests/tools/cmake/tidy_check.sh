@@ -93,18 +93,23 @@ int* asked();
 int* asked() { return 0; }
 #endif
 EOS
-write names <<'EOS'
+cat >"$work/far.hpp" <<'EOS'
+#pragma once
 namespace far {
 int near();
 }
+namespace far::away {
+int near();
+}
+EOS
+write names <<'EOS'
+#include "far.hpp"
 using far::near;
 int fifth();
 int fifth() { return 5; }
 EOS
 write names_more <<'EOS'
-namespace far::away {
-int near();
-}
+#include "far.hpp"
 namespace here = far::away;
 EOS
 write twice <<'EOS'
