@@ -32,7 +32,7 @@ struct Named {
 // A bare target stands for its family's commonest device.
 constexpr Named devices[] = {
     {"h200", "NVIDIA H200", 9, 0, 132, kShared90, 228 * KiB, 60 * MiB, 4800 * GBs},
-    {"h100", "NVIDIA H100 SXM", 9, 0, 132, kShared90, 228 * KiB, 50 * MiB, 3350 * GBs},
+    {"h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, kShared90, 228 * KiB, 50 * MiB, 3350 * GBs},
     {"a100", "NVIDIA A100 SXM 80GB", 8, 0, 108, kShared80, 164 * KiB, 40 * MiB, 2039 * GBs},
     {"l40s", "NVIDIA L40S", 8, 9, 142, kShared86, 100 * KiB, 96 * MiB, 864 * GBs},
     {"l4", "NVIDIA L4", 8, 9, 58, kShared86, 100 * KiB, 48 * MiB, 300 * GBs},

@@ -140,10 +140,9 @@ bool makes_slabs(const Problem& problem) {
 
 namespace {
 
-// By as many groups a block as fit, on what `chains` leave of the device; of the tuning, the rest.
+// By as many groups a block as fit, on what chains leave of the device.
 compose::Stage walking_stage(const Problem& problem, const device::Device& device,
-                             const FactorSlices& slices, const ChainBlocks& chains,
-                             const abi::factors::Tuning& tuning, bool ahead) {
+                             const FactorSlices& slices, const Beside& beside, bool flags) {
   const abi::Shape shape = problem::shape_of(problem);
   const int groups = abi::factors::most_groups(shape, static_cast<int>(device.shared_per_block));
   compose::Stage stage;
@@ -152,24 +151,25 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
   stage.entry = "kda_chunk_prepare_walking";
   stage.overlaps_previous = true;
   tunable::Values values = {{"groups", groups}};
-  if (tuning.flags != 0) values.emplace_back("flags", tuning.flags);
-  stage.prelude = prelude_of(shape, values, tuning.short_tokens);
+  if (flags) values.emplace_back("flags", 1);
+  stage.prelude = prelude_of(shape, values, beside.short_tokens);
   stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, groups)) *
                        static_cast<std::size_t>(groups);
-  stage.bind = [problem, slices, groups, chains, ahead, apart = tuning.short_tokens > 1,
-                all = device.multiprocessors](const Run& run, Launch& launch) {
+  stage.bind = [problem, slices, groups, beside, all = device.multiprocessors](const Run& run,
+                                                                               Launch& launch) {
+    const bool apart = beside.short_tokens > 1;
     const abi::chunk::Factors factors = slices.at(run);
     const int sequences = std::max(run.forward.sequences, 1);
     const std::int64_t tiles = factors.slots * problem.value_heads;
-    const int blocks =
-        static_cast<int>(std::max<std::int64_t>(std::min(all - chains.of(sequences), tiles), 1));
+    const std::int64_t most = (all - beside.chains.of(sequences)) * beside.preparers / 100;
+    const int blocks = static_cast<int>(std::max<std::int64_t>(std::min(most, tiles), 1));
     const int step = blocks * groups;
     const int rows = step / problem.value_heads;
     const abi::chunk::Walk walk = {.heads = step % problem.value_heads,
                                    .sequences = apart ? 0 : rows % sequences,
                                    .chunks = apart ? rows : rows / sequences,
-                                   .ahead = ahead ? 1 : 0};
+                                   .ahead = beside.ahead ? 1 : 0};
     launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(blocks);
     launch.set(abi::chunk::PrepareArgs{
         .in = problem::inputs_of(problem, run.forward), .factors = factors, .walk = walk});
@@ -186,8 +186,8 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
     return prepare_stage(problem, tuning, slices);
   }
   if (walking) {
-    return walking_stage(problem, device, slices, {0, 0}, {.short_tokens = tuning.short_tokens},
-                         true);
+    const Beside nothing = {.chains = {0, 0}, .short_tokens = tuning.short_tokens, .ahead = true};
+    return walking_stage(problem, device, slices, nothing, false);
   }
   const abi::Shape shape = problem::shape_of(problem);
   compose::Stage stage = prepare_stage(problem, tuning, slices);
@@ -204,10 +204,8 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
 }
 
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
-                                    const FactorSlices& slices, const ChainBlocks& chains,
-                                    int short_tokens, bool ahead) {
-  return walking_stage(problem, device, slices, chains, {.flags = 1, .short_tokens = short_tokens},
-                       ahead);
+                                    const FactorSlices& slices, const Beside& beside) {
+  return walking_stage(problem, device, slices, beside, true);
 }
 
 namespace {

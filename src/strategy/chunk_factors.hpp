@@ -71,11 +71,17 @@ struct ChainBlocks {
   std::int64_t of(std::int64_t sequences) const { return std::min(sequences * each, most); }
 };
 
-// The same, by groups, for a recurrence that runs beside it.  The slices have flags.  short_tokens:
-// as of abi::chunk::PrepareTuning; ahead: as of abi::chunk::Walk.
+// How groups walk beside a recurrence.
+struct Beside {
+  ChainBlocks chains;    // of the recurrence
+  int preparers = 100;   // percent of what these leave of the device that prepares
+  int short_tokens = 1;  // as of abi::chunk::PrepareTuning
+  bool ahead = false;    // as of abi::chunk::Walk
+};
+
+// The same, by groups, for a recurrence that runs beside it.  The slices have flags.
 compose::Stage prepare_beside_stage(const Problem& problem, const device::Device& device,
-                                    const FactorSlices& slices, const ChainBlocks& chains,
-                                    int short_tokens, bool ahead);
+                                    const FactorSlices& slices, const Beside& beside);
 
 // Microseconds to prepare and to stream the factors: the larger of their traffic, with the inputs,
 // the outputs and the states moved once, and of the prepare stage's instructions (measured on an

@@ -115,6 +115,14 @@ Status check_columns(const Problem& problem, const Tuning& tuning) {
                   problem.state_layout == StateLayout::value_first ? "value_first" : "key_first")};
 }
 
+Status check_preparers(const Tuning& tuning) {
+  if (tuning.preparers == 100 || tuning.stages_at_once > 1) return {};
+  return {Code::unsupported,
+          fmt::format("strategy chunk_wgmma: preparers={} with stages_at_once=1: nothing runs "
+                      "beside the prepare stage; preparers=100 does",
+                      tuning.preparers)};
+}
+
 Status check_short(const Problem& problem, const Tuning& tuning) {
   if (tuning.short_tokens == 1 || problem.varlen) return {};
   return {Code::unsupported,
@@ -164,7 +172,7 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
                      std::int64_t chains) {
   const double step = tuning.warpgroups == 1 ? 0.44 : 0.73;
   const double all = std::max(device.multiprocessors, 1);
-  const double left = std::max(all - static_cast<double>(chains), 1.0);
+  const double left = std::max((all - static_cast<double>(chains)) * tuning.preparers / 100, 1.0);
   return {step * (longest_length(problem) / tuning.chunk + 1) +
               checkpoints_microseconds(problem, tuning),
           0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left};
@@ -183,9 +191,27 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
 // Whether groups bring their next tiles into the L2: what groups gain the chains lose, as both wait
 // for memory.  H = 16, whose chains take 1.6 times as long, 132 us with and 129 without; 12 heads
 // of 4 x 2048, whose chains wait for prepare, 91 with and 94 without.
-bool prepares_ahead(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning) {
+  tuning.preparers = 100;  // as it was measured
   const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
   return is_mixed(problem) || parts.chain < 1.5 * parts.prepare;
+}
+
+// Percent of what chains leave that prepares.  Groups that are far ahead of the chains have their
+// factors come from memory and not from the L2, which an H100's bandwidth does not hide: 16 heads
+// of 8192 tokens 155, 152, 140 and 135 us by 100, 86, 72 and 64, 24 heads 188, 173, 189 and 210, 32
+// by two warpgroups 280, 270, 234 and 243 (by one 226, 251, 298 and 329), 40 heads 314, 293, 291
+// and 316, 12 heads of 2048 tokens 39.5, 38.7, 38.6 and 39.5.  On an H200 no time was taken.
+int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  constexpr double kHides = 4e12;  // bytes a second
+  if (device.memory_bandwidth >= kHides || is_mixed(problem) || problem.checkpoint_tokens > 0) {
+    return 100;
+  }
+  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
+  const double share = parts.prepare / parts.chain;
+  if (share >= 1.5) return 100;  // chains wait for every group
+  if (share >= 1.0 || share < 0.5) return 86;
+  return share >= 0.7 ? 72 : 64;
 }
 
 // The prefill of a mixed pack, and its decodes' states beside the chains; nine tenths of the
@@ -263,7 +289,12 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
   const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
   const Tuning base = tuning;
-  Tuning at_once = at_once_of(shape, base, 1);
+  const auto beside = [&](int warpgroups, int columns = 64) {
+    Tuning at_once = at_once_of(shape, base, warpgroups, columns);
+    at_once.preparers = preparers_of(problem, device, at_once);
+    return at_once;
+  };
+  Tuning at_once = beside(1);
   if (blocks_of(problem, tuning) > device.multiprocessors && fits) {
     Tuning brief = tuning;
     brief.load_stages = kBriefStages;
@@ -276,7 +307,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   } else if (fits && !copies) {
     tuning.load_stages = 5;  // H = 48 in bf16 324 us for 337 of a ring of four
   }
-  const Tuning wide = at_once_of(shape, base, 2);
+  const Tuning wide = beside(2);
   if (fits && problem.value_dim > 64 && !copies && fits_beside(problem, device, wide) &&
       (!fits_beside(problem, device, at_once) ||
        microseconds(problem, device, wide) < microseconds(problem, device, at_once))) {
@@ -284,7 +315,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   }
   // Checkpoints leave twice as many multiprocessors (H = 16, one every 64 tokens: 165 us for 178),
   // if that is more than what the model cannot tell.
-  const Tuning halves = at_once_of(shape, base, 1, 32);
+  const Tuning halves = beside(1, 32);
   if (copies && fits_beside(problem, device, halves) &&
       microseconds(problem, device, halves) < 0.995 * microseconds(problem, device, at_once)) {
     at_once = halves;
@@ -294,7 +325,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     tuning = at_once;
   }
   if (is_mixed(problem)) {
-    Tuning apart_at_once = at_once_of(shape, base, 1);
+    Tuning apart_at_once = beside(1);
     // Blocks of the short stage find room beside a ring of six, or of four with checkpoints.
     apart_at_once.load_stages = std::min(apart_at_once.load_stages, copies ? 4 : 6);
     apart_at_once.short_tokens = kShortTokens;
@@ -324,6 +355,12 @@ std::int64_t early_blocks(const Problem& problem, const device::Device& device,
   return brief && tuning.short_tokens <= 1 ? kEach * device.multiprocessors : 0;
 }
 
+// What the kernels know of the tuning: how many prepare is the grid's.
+tunable::Values kernel_values(tunable::Values values) {
+  std::erase_if(values, [](const auto& value) { return value.first == "preparers"; });
+  return values;
+}
+
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
                                        const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk_wgmma::tunables);
@@ -341,6 +378,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     return status;
   }
   if (Status status = check_beside(problem, device, tuning); !status) return status;
+  if (Status status = check_preparers(tuning); !status) return status;
   if (Status status = check_short(problem, tuning); !status) return status;
   if (Status status = check_columns(problem, tuning); !status) return status;
   int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
@@ -363,8 +401,11 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recipe.workspace_bytes = workspace.bytes();
   recipe.stages.push_back(
       tuning.stages_at_once > 1
-          ? prepare_beside_stage(problem, device, slices, chain_blocks(problem, device, tuning),
-                                 tuning.short_tokens, prepares_ahead(problem, device, tuning))
+          ? prepare_beside_stage(problem, device, slices,
+                                 {.chains = chain_blocks(problem, device, tuning),
+                                  .preparers = tuning.preparers,
+                                  .short_tokens = tuning.short_tokens,
+                                  .ahead = prepares_ahead(problem, device, tuning)})
           : hopper_prepare_stage(problem, device, prepare, slices, false,
                                  early_blocks(problem, device, tuning)));
 
@@ -372,7 +413,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recurrence.name = "recurrence";
   recurrence.file = "chunk_wgmma/recurrence.cu";
   recurrence.entry = "kda_chunk_wgmma_recurrence";
-  recurrence.prelude = compose::prelude(shape, values);
+  recurrence.prelude = compose::prelude(shape, kernel_values(values));
   recurrence.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape, tuning));
   recurrence.shared_bytes = static_cast<std::size_t>(bytes);
   recurrence.overlaps_previous = true;

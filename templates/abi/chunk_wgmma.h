@@ -16,6 +16,7 @@ struct Tuning {
   int stages_at_once = 1;     // 2: prepare beside the recurrence, on multiprocessors of its own
   int short_tokens = 1;       // sequences of up to so many go token by token, a stage of their own
   int columns = 64;           // V columns a warpgroup; of 32 half of each product is empty
+  int preparers = 100;        // percent of the multiprocessors beside the recurrence that prepare
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -39,6 +40,11 @@ constexpr Tunable<Tuning> tunables[] = {
      &Tuning::columns,
      {32, 64},
      "V columns a warpgroup; 32, with checkpoints: twice the blocks to send them"},
+    {"preparers",
+     &Tuning::preparers,
+     {64, 72, 86, 100},
+     "percent of the multiprocessors beside the recurrence that prepare, not to be far ahead of "
+     "it"},
 };
 
 // Rows of v in shared memory, a panel of 64 columns a warpgroup (tile/shared.cuh), where a swizzle
