@@ -47,7 +47,8 @@ compose::Recipe beside(const Problem& problem) {
 std::vector<Variant> variants() {
   return {{"chunk_wgmma", "stages_at_once=2"},
           {"chunk_wgmma", "stages_at_once=2 load_stages=1"},
-          {"chunk_wgmma", "stages_at_once=2 warpgroups=2"}};
+          {"chunk_wgmma", "stages_at_once=2 warpgroups=2 preparers=64"},
+          {"chunk_wgmma", "stages_at_once=2 preparers=72"}};
 }
 
 // One chunk and its edges, several chunks, several sequences, none or one token long, beside a long

