@@ -170,8 +170,9 @@ TEST_CASE("brief sequences' default does not spill", "[strategy][compile]") {
   std::vector<Problem> problems;
   for (const char* more :
        {"H=16 h0=1 ht=1", "H=4 HV=64 h0=1 ht=1", "H=16 V=256", "H=32 K=64 h0=1 ht=1",
-        "H=32 K=64 V=64 h0=0 ht=1", "H=16 l2norm=0 h0=1 ht=1", "H=16 h0=1 ht=1 state=bf16",
-        "H=16 h0=1 ht=1 layout=key_first", "H=16 pool=1 h0=1 ht=1 zero_padding=1",
+        "H=32 K=64 V=64 h0=0 ht=1", "H=16 l2norm=0 qk_normalized=1 h0=1 ht=1",
+        "H=16 h0=1 ht=1 state=bf16", "H=16 h0=1 ht=1 layout=key_first",
+        "H=16 pool=1 h0=1 ht=1 zero_padding=1",
         "H=16 pool=1 h0=1 ht=1 state=bf16 layout=key_first slots=i64"}) {
     problems.push_back(problem_in_words(std::string("T=2048 N=32 varlen=1 ") + more));
   }
