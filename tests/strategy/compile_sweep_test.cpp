@@ -150,7 +150,7 @@ std::vector<Forced> taken_by(const char* strategy) {
       }
     }
   }
-  constexpr std::size_t kMost = 7;  // odd: steps over the pairs of options and targets
+  constexpr std::size_t kMost = 5;  // odd: steps over the pairs of options and targets
   std::vector<Forced> few;
   for (std::size_t i = 0; i < std::min(kMost, taken.size()); ++i) {
     few.push_back(taken[i * taken.size() / std::min(kMost, taken.size())]);
