@@ -99,16 +99,19 @@ bool is_in_place(const Forward& forward) {
 
 // Of one sequence.
 std::size_t state_bytes(const Problem& problem) {
-  return static_cast<std::size_t>(problem.value_heads) * static_cast<std::size_t>(problem.key_dim) *
-         static_cast<std::size_t>(problem.value_dim) *
-         static_cast<std::size_t>(abi::bytes_of(problem::shape_of(problem).state_type));
+  return static_cast<std::size_t>(problem::slot_elements(problem) *
+                                  abi::bytes_of(problem::shape_of(problem).state_type));
 }
 
 // Final states that would lie over initial ones go to `apart` in the workspace.
 compose::Stage first_way(compose::Stage stage, std::size_t apart) {
   stage.bind = [apart, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
+    if (!is_in_place(run.forward)) {
+      bind(run, launch);
+      return;
+    }
     Forward forward = run.forward;
-    if (is_in_place(forward)) forward.final_state = run.workspace + apart;
+    forward.final_state = run.workspace + apart;
     bind({forward, run.workspace}, launch);
   };
   return stage;

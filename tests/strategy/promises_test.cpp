@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/rig.hpp"
@@ -10,6 +12,19 @@
 
 using namespace kda;
 using namespace kda::test;
+
+namespace {
+
+// None where the strategy leaves the problem to others.
+std::optional<Plan> served(const Problem& problem, const Variant& variant) {
+  Result<Plan> plan = Plan::make(problem, {.strategy = variant.strategy});
+  if (!plan && plan.status().code() == Code::unsupported) return std::nullopt;
+  INFO(variant.strategy << ": " << plan.status().message());
+  REQUIRE(plan);
+  return *std::move(plan);
+}
+
+}  // namespace
 
 TEST_CASE("a beta out of [0, 1] that was promised to lie there makes NaN from its token on",
           "[gpu]") {
@@ -24,12 +39,9 @@ TEST_CASE("a beta out of [0, 1] that was promised to lie there makes NaN from it
     const std::size_t state = V * static_cast<std::size_t>(one.problem.key_dim);
     constexpr std::size_t kToken = 101, kBegin = 90, kEnd = 290;  // of the second sequence
     for (const Variant& variant : every_strategy()) {
-      Options options;
-      options.strategy = variant.strategy;
-      const Result<Plan> plan = Plan::make(one.problem, options);
-      if (!plan && plan.status().code() == Code::unsupported) continue;
+      const std::optional<Plan> plan = served(one.problem, variant);
+      if (!plan) continue;
       INFO(variant.strategy << " | " << to_text(one));
-      REQUIRE(plan);
       Rig kept(gpu, one, truth.tensors());
       CHECK(kept.run(*plan) == "");
       CHECK(truth.judge(kept.outputs()) == "");
@@ -82,12 +94,9 @@ TEST_CASE("keys longer than was promised make NaN, or what is right", "[gpu]") {
         trial(std::string("H=1 HV=1 beta=f32 l2norm=0 qk_normalized=1 ") + words, {300}, spec));
     Truth truth(one);
     for (const Variant& variant : every_strategy()) {
-      Options options;
-      options.strategy = variant.strategy;
-      const Result<Plan> plan = Plan::make(one.problem, options);
-      if (!plan && plan.status().code() == Code::unsupported) continue;
+      const std::optional<Plan> plan = served(one.problem, variant);
+      if (!plan) continue;
       INFO(variant.strategy << " | " << to_text(one));
-      REQUIRE(plan);
       Rig rig(gpu, one, truth.tensors());
       CHECK(rig.run(*plan) == "");
       const reference::Outputs out = rig.outputs();

@@ -11,11 +11,9 @@ target_compile_features(kda_options INTERFACE cxx_std_20)
 target_compile_options(kda_options INTERFACE
   -Wall -Wextra -Wpedantic
   -Wno-missing-field-initializers  # designated initialisers leave the defaults to the struct
-  # False alarms of g++ 12 in std::string's operator+ and std::sort of short arrays, at -O2 and up,
-  # and in strings that a precompiled header brings.
+  # False alarms of g++ 12 in std::string's operator+ and std::sort of short arrays, at -O2 and up.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,14>>:-Wno-restrict>
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,14>>:-Wno-array-bounds>
-  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,14>>:-Wno-stringop-overflow>
   $<$<BOOL:${KDA_WERROR}>:-Werror>)
 
 if(KDA_SANITIZE)

@@ -1,0 +1,151 @@
+#include "strategy/chunk_wgmma_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "problem/shape.hpp"
+#include "strategy/lengths.hpp"
+
+namespace kda::strategy::chunk_wgmma_cost {
+
+int shards_of(const Problem& problem, const Tuning& tuning) {
+  const int columns = abi::chunk_wgmma::columns(tuning);
+  return (problem.value_dim + columns - 1) / columns;
+}
+
+std::int64_t blocks_of(const Problem& problem, const Tuning& tuning) {
+  return static_cast<std::int64_t>(problem.max_sequences) * problem.value_heads *
+         shards_of(problem, tuning);
+}
+
+ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
+                         const Tuning& tuning) {
+  const std::int64_t each = std::int64_t{problem.value_heads} * shards_of(problem, tuning);
+  const std::int64_t all = device.multiprocessors;
+  std::int64_t most = std::numeric_limits<unsigned>::max();
+  if (tuning.short_tokens > 1) {
+    most = tuning.stages_at_once > 1 ? std::max<std::int64_t>(all / 2 / each, 1) * each : all;
+  }
+  return {each, most};
+}
+
+namespace {
+
+// What checkpoints add to a chain that leaves them in shared memory: H = 16, one every 64 tokens,
+// 0.31 us each of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB (measured on an H200).
+double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
+  const abi::Shape shape = problem::shape_of(problem);
+  if (!abi::chunk_wgmma::copies_checkpoints(shape)) return 0.0;
+  const double each = 0.165 + 4.5e-6 * abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
+  return each * checkpoints_of(problem, longest_length(problem));
+}
+
+// What a wave of blocks takes for short sequences beside a long one: 256 decodes beside 8192
+// tokens, 16 heads, take 390 us by blocks two to a multiprocessor and 509 by two warpgroups each
+// (measured on an H200); other blocks of one warpgroup are taken to lie between.
+double short_microseconds(const Problem& problem, const Tuning& tuning) {
+  if (tuning.warpgroups > 1) return kShortMicroseconds;
+  return abi::chunk_wgmma::resident_blocks(problem::shape_of(problem), tuning) > 1 ? 2.2 : 3.3;
+}
+
+// The factors, then the chain of chunks of one sequence in waves of blocks or its traffic (measured
+// on an H200).
+double one_by_one_microseconds(const Problem& problem, const device::Device& device,
+                               const Tuning& tuning) {
+  const double step = 0.1 + 0.011 * tuning.chunk;
+  const auto blocks = static_cast<double>(blocks_of(problem, tuning));
+  const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
+  const double one = step * (longest_length(problem) / tuning.chunk + 1) +
+                     checkpoints_microseconds(problem, tuning);
+  const double chain =
+      is_mixed(problem) ? one + waves * short_microseconds(problem, tuning) : waves * one;
+  return 11.0 + prepare_microseconds(problem, device, tuning.chunk) +
+         std::max(chain, stream_microseconds(problem, device, tuning.chunk));
+}
+
+// What both stages at once take, each for itself: the chain, and what is left of the device to
+// prepare (measured on an H200).
+struct AtOnce {
+  double chain, prepare;  // microseconds
+};
+AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
+                     std::int64_t chains) {
+  const double step = tuning.warpgroups == 1 ? 0.44 : 0.73;
+  const double all = std::max(device.multiprocessors, 1);
+  const double left = std::max((all - static_cast<double>(chains)) * tuning.preparers / 100, 1.0);
+  return {step * (longest_length(problem) / tuning.chunk + 1) +
+              checkpoints_microseconds(problem, tuning),
+          0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left};
+}
+
+// Start and first chunk, then the slower of the two; where they are alike each waits for the other
+// now and then.  Dense runs of one warpgroup a block start sooner: 32 heads of 256 tokens take 16.3
+// us for 18.4 of one stage after the other, 4 of 1024 take 23.7 for 24.4.
+double at_once_microseconds(const Problem& problem, const device::Device& device,
+                            const Tuning& tuning, std::int64_t chains) {
+  const AtOnce parts = at_once_parts(problem, device, tuning, chains);
+  const double start = problem.varlen || tuning.warpgroups > 1 ? 14.0 : 11.5;
+  return start + 1.05 * std::pow(std::pow(parts.chain, 4) + std::pow(parts.prepare, 4), 0.25);
+}
+
+// The prefill of a mixed pack, and its decodes' states beside the chains; nine tenths of the
+// bandwidth is what decodes alone reach on an H200.  256 decodes beside 8192 tokens take 270 us at
+// once and 289 otherwise, beside 8 of 1024 tokens 295 and 290: how many are long is not known.
+double apart_microseconds(const Problem& problem, const device::Device& device,
+                          const Tuning& tuning) {
+  const Problem prefill = longest_alone(problem);
+  const double states = static_cast<double>(problem.max_sequences - 1) * problem.value_heads *
+                        problem.key_dim * problem.value_dim *
+                        abi::bytes_of(problem::shape_of(problem).state_type) *
+                        ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
+  const double decodes = states / (0.9 * device.memory_bandwidth) * 1e6;
+  if (tuning.stages_at_once > 1) {
+    // Decodes begin where prepare has ended or left multiprocessors alone: halfway, say.
+    const double alone = at_once_microseconds(
+        prefill, device, tuning, chain_blocks(problem, device, tuning).of(problem.max_sequences));
+    return std::max(alone, 25.0 + 0.5 * alone + decodes);
+  }
+  const double prepare = prepare_microseconds(prefill, device, tuning.chunk);
+  return std::max(one_by_one_microseconds(prefill, device, tuning),
+                  15.0 + prepare + stream_microseconds(prefill, device, tuning.chunk) + decodes);
+}
+
+}  // namespace
+
+// Whether groups bring their next tiles into the L2: what groups gain the chains lose, as both wait
+// for memory.  H = 16, whose chains take 1.6 times as long, 132 us with and 129 without; 12 heads
+// of 4 x 2048, whose chains wait for prepare, 91 with and 94 without.
+bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning) {
+  tuning.preparers = 100;  // as it was measured
+  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
+  return is_mixed(problem) || parts.chain < 1.5 * parts.prepare;
+}
+
+// Percent of what chains leave that prepares.  Groups that are far ahead of the chains have their
+// factors come from memory and not from the L2, which an H100's bandwidth does not hide: 16 heads
+// of 8192 tokens 155, 152, 140 and 135 us by 100, 86, 72 and 64, 24 heads 188, 173, 189 and 210, 32
+// by two warpgroups 280, 270, 234 and 243 (by one 226, 251, 298 and 329), 40 heads 314, 293, 291
+// and 316, 12 heads of 2048 tokens 39.5, 38.7, 38.6 and 39.5.  On an H200 no time was taken.
+int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  constexpr double kHides = 4e12;  // bytes a second
+  if (device.memory_bandwidth >= kHides || is_mixed(problem) || problem.checkpoint_tokens > 0) {
+    return 100;
+  }
+  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
+  const double share = parts.prepare / parts.chain;
+  if (share >= 1.5) return 100;  // chains wait for every group
+  if (share >= 1.0 || share < 0.5) return 86;
+  return share >= 0.7 ? 72 : 64;
+}
+
+double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (tuning.short_tokens > 1 && is_mixed(problem)) {
+    return apart_microseconds(problem, device, tuning);
+  }
+  return tuning.stages_at_once > 1
+             ? at_once_microseconds(problem, device, tuning, blocks_of(problem, tuning))
+             : one_by_one_microseconds(problem, device, tuning);
+}
+
+}  // namespace kda::strategy::chunk_wgmma_cost
