@@ -14,6 +14,7 @@
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "compile/probe.hpp"
 
 namespace kda::compile {
 namespace {
@@ -152,7 +153,7 @@ void open_builtins(const Nvrtc& nvrtc) {
 
 class Search {
  public:
-  std::unique_ptr<const Nvrtc> open(const std::string& name) {
+  std::unique_ptr<Nvrtc> open(const std::string& name) {
     void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       const char* said = ::dlerror();
@@ -174,9 +175,14 @@ class Search {
     return nvrtc;
   }
 
-  std::unique_ptr<const Nvrtc> open_first(const std::vector<std::string>& names) {
+  // The first that compiles.  One that does not stays open: threads of its own may run.
+  std::unique_ptr<Nvrtc> open_first(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
-      if (auto nvrtc = open(name)) return nvrtc;
+      auto nvrtc = open(name);
+      if (!nvrtc) continue;
+      nvrtc->build = probe(*nvrtc);
+      if (!nvrtc->build.empty()) return nvrtc;
+      note(name, "does not compile an empty program, or does not sign what it compiles");
     }
     return nullptr;
   }
@@ -196,7 +202,7 @@ class Search {
   std::string tried_;
 };
 
-std::unique_ptr<const Nvrtc> search(Search& search) {
+std::unique_ptr<Nvrtc> search(Search& search) {
   const std::string named = env::get("KDA_NVRTC_PATH");
   if (!named.empty()) return search.open_first(named_paths(named));
   std::vector<std::string> names = toolkit_paths();

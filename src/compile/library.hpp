@@ -28,11 +28,13 @@ struct Nvrtc {
   decltype(&::nvrtcGetPTX) GetPTX;
 
   int major = 0, minor = 0;
-  std::string path;  // as the loader names it
+  std::string path;   // as the loader names it
+  std::string build;  // as compile/probe.hpp reads it; empty where the path was expected
 };
 
-// Opened on first use, once a process, and never closed.  `expected` non-empty: from this path
-// alone.  Fails with compile_failed, listing what was tried.
+// Opened on first use, once a process, and never closed: the first that compiles an empty program.
+// `expected` non-empty: from this path alone, and trusted to.  Fails with compile_failed, listing
+// what was tried.
 Result<const Nvrtc*> open_nvrtc(const std::string& expected = {});
 
 // All that decides which library open_nvrtc() would choose, as text, without opening one.

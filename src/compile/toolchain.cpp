@@ -14,7 +14,6 @@
 #include "base/text.hpp"
 #include "base/trust.hpp"
 #include "compile/library.hpp"
-#include "compile/nvrtc.hpp"
 
 namespace kda::compile {
 namespace {
@@ -112,21 +111,6 @@ void write_note(const std::string& directory, const std::vector<Record>& records
   }
 }
 
-std::string probe(const Nvrtc& nvrtc) {
-  nvrtcProgram program = nullptr;
-  if (nvrtc.CreateProgram(&program, "", "empty.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS)
-    return {};
-  std::string ptx;
-  std::size_t bytes = 0;
-  if (nvrtc.CompileProgram(program, 0, nullptr) == NVRTC_SUCCESS &&
-      nvrtc.GetPTXSize(program, &bytes) == NVRTC_SUCCESS) {
-    ptx.resize(bytes);
-    if (nvrtc.GetPTX(program, ptx.data()) != NVRTC_SUCCESS) ptx.clear();
-  }
-  (void)nvrtc.DestroyProgram(&program);
-  return parse_build(ptx);
-}
-
 Place place_by_environment() {
   std::string directory = env::cache_root();
   // A planted note would name a compiler that was not asked.
@@ -148,16 +132,11 @@ Result<Toolchain> find(const Place& place) {
 
   const Result<const Nvrtc*> nvrtc = open_nvrtc();
   if (!nvrtc) return nvrtc.status();
-  now.toolchain = {
-      .path = (*nvrtc)->path, .major = (*nvrtc)->major, .minor = (*nvrtc)->minor, .build = {}};
+  now.toolchain = {.path = (*nvrtc)->path,
+                   .major = (*nvrtc)->major,
+                   .minor = (*nvrtc)->minor,
+                   .build = (*nvrtc)->build};
   now.stamps = stamps_of(now.toolchain);
-  now.toolchain.build = probe(**nvrtc);
-  if (now.toolchain.build.empty()) {
-    return Status(Code::compile_failed,
-                  fmt::format("{} does not compile an empty program, or does not sign what it "
-                              "compiles; reinstall the CUDA toolkit or set KDA_NVRTC_PATH",
-                              now.toolchain.path));
-  }
   if (mode == env::CacheMode::read_write && reads && !now.stamps.empty()) {
     std::erase_if(records, [&](const Record& record) { return record.inputs == now.inputs; });
     records.insert(records.begin(), now);
@@ -168,23 +147,6 @@ Result<Toolchain> find(const Place& place) {
 }
 
 }  // namespace
-
-std::string parse_build(std::string_view ptx) {
-  std::string build;
-  std::string release;
-  for (const std::string_view line : base::split(ptx, '\n')) {
-    if (!line.starts_with("//")) {
-      if (!base::trim(line).empty()) break;
-      continue;
-    }
-    for (const std::string_view word : base::words(line)) {
-      if (word.starts_with("CL-")) build = word;
-      if (word.size() > 1 && word[0] == 'V' && word[1] >= '0' && word[1] <= '9') release = word;
-    }
-  }
-  if (build.empty() || release.empty()) return {};
-  return build + " " + release;
-}
 
 Result<Toolchain> toolchain() {
   State& to = state();

@@ -11,7 +11,7 @@ namespace kda::compile {
 struct Toolchain {
   std::string path;
   int major = 0, minor = 0;
-  std::string build;  // "CL-36424714 V13.0.88": which build of that release
+  std::string build;  // "CL-36424714 V13.0.88": which build of that release (probe.hpp)
 };
 
 // Once a process; only success is remembered.  Opening NVRTC costs 5 ms from memory and 130 ms from
@@ -21,8 +21,5 @@ Result<Toolchain> toolchain();
 // Keeps the note in this directory (empty: nowhere), as the mode says, instead of where the
 // environment says.  Before the first toolchain().
 void keep_toolchain_note_in(const std::string& directory, base::env::CacheMode mode);
-
-// "CL-36424714 V13.0.88" from the comment that opens NVRTC's PTX; empty when there is none.
-std::string parse_build(std::string_view ptx);
 
 }  // namespace kda::compile

@@ -38,6 +38,33 @@ TEST_CASE("a library that is not NVRTC is refused by the call it lacks") {
   CHECK_THAT(apart.output, contains("compile_failed") && contains("libm.so.6: lacks nvrtc"));
 }
 
+// One that compiled nothing ended the search, whatever lay behind it: a torch's, which is loaded
+// first, stood before the toolkit's.
+TEST_CASE("a library that does not compile is passed by for the next one") {
+  const auto path = compile::library_path();
+  REQUIRE(path);
+  const std::string fake = std::string(KDA_BINARY_DIR) + "/tests/fake";
+  const std::string real = path->substr(0, path->find_last_of('/'));
+  const Scratch scratch;
+  const auto apart =
+      run_case_apart(kCompile, {{"KDA_NVRTC_PATH", ""},
+                                {"CUDA_HOME", fake},
+                                {"CUDA_PATH", real.substr(0, real.find_last_of('/'))},
+                                {"KDA_CACHE_DIR", scratch.path()},
+                                {"KDA_LOG", "info"}});
+  CHECK_THAT(apart.output, contains("NVRTC 13.9 from " + fake));
+  CHECK_THAT(apart.output, contains("ok: \n") && contains("from " + real));
+}
+
+TEST_CASE("that it does not compile is said where nothing else is left") {
+  const Scratch scratch;
+  const auto apart =
+      run_case_apart(kCompile, {{"KDA_NVRTC_PATH", std::string(KDA_BINARY_DIR) + "/tests/fake"},
+                                {"KDA_CACHE_DIR", scratch.path()}});
+  CHECK_THAT(apart.output, contains("compile_failed: no usable NVRTC; tried:") &&
+                               contains("libnvrtc.so.13: does not compile an empty program"));
+}
+
 TEST_CASE("KDA_NVRTC_PATH names the library or its directory") {
   const auto path = compile::library_path();
   REQUIRE(path);

@@ -23,15 +23,6 @@ std::string note_in(const Scratch& scratch) {
 
 }  // namespace
 
-TEST_CASE("the build is read from the comment that opens the PTX") {
-  CHECK(
-      compile::parse_build("//\n// Compiler Build ID: CL-36424714\n"
-                           "// Cuda compilation tools, release 13.0, V13.0.88\n\n.version 9.0\n") ==
-      "CL-36424714 V13.0.88");
-  CHECK(compile::parse_build("// Compiler Build ID: CL-1\n.version 9.0\n// V13.0.88\n").empty());
-  CHECK(compile::parse_build("").empty());
-}
-
 TEST_CASE("apart: say the identity", "[.]") {
   const auto identity = compile::identity();
   std::cout << (identity ? *identity : identity.status().message()) << "\n";
