@@ -4,13 +4,16 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/env.hpp"
+#include "base/text.hpp"
 #include "device/device.hpp"
 #include "device/family.hpp"
+#include "problem/problem.hpp"
 #include "strategy/table.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
@@ -51,6 +54,21 @@ std::vector<std::string> lines_with(const std::string& text, const std::regex& p
     if (std::regex_search(line, pattern)) found.push_back(line);
   }
   return found;
+}
+
+// The variables that the Python package alone reads, in the order of their names.
+std::vector<std::string> read_by_python() {
+  static const std::regex reads(R"re(environ(?:\.get\(|\[)"(\w+)")re");
+  std::set<std::string> found;
+  for (const auto& each : fs::recursive_directory_iterator(root / "tools/python/kda")) {
+    if (each.path().extension() != ".py") continue;
+    const std::string text = text_of(each.path());
+    for (std::sregex_iterator at(text.begin(), text.end(), reads), end; at != end; ++at) {
+      found.insert((*at)[1]);
+    }
+  }
+  for (const auto& row : base::env::table()) found.erase(row.name);
+  return {found.begin(), found.end()};
 }
 
 // Paths in `quotes` that begin with a folder of the tree and have no blank to fill in.
@@ -102,14 +120,58 @@ TEST_CASE("every C block of the README compiles by itself", "[readme]") {
   }
 }
 
-TEST_CASE("the README's environment table is the library's", "[readme]") {
+// The bug: KDA_LIBRARY, which the Python package reads, was in no table.
+TEST_CASE("the README's environment table is the library's, then the Python package's",
+          "[readme]") {
   std::vector<std::string> expected;
   for (const auto& row : base::env::table()) {
     expected.push_back(std::string("| `") + row.name + "` | " + row.meaning + " | " + row.fallback +
                        " |");
   }
-  CHECK(lines_with(text_of(root / "README.md"), std::regex(R"(^\| `[A-Z][A-Z_]+` \|)")) ==
-        expected);
+  auto rows = lines_with(text_of(root / "README.md"), std::regex(R"(^\| `[A-Z][A-Z_]+` \|)"));
+  const std::vector<std::string> python = read_by_python();
+  CHECK_FALSE(python.empty());
+  REQUIRE(rows.size() == expected.size() + python.size());
+  for (std::size_t i = 0; i < python.size(); ++i) {
+    CHECK(rows[expected.size() + i].starts_with("| `" + python[i] + "` | the Python package only"));
+  }
+  rows.resize(expected.size());
+  CHECK(rows == expected);
+}
+
+// The bug: V up to 8192 was said of `chunk`, which serves at most 4096.
+TEST_CASE("the README's limits of V are the library's", "[readme]") {
+  const std::string text = text_of(root / "README.md");
+  const auto heads = lines_with(text, std::regex(R"(^\| \| `)"));
+  const auto limits = lines_with(text, std::regex(R"(^\| V \| 1 to )"));
+  REQUIRE(heads.size() == 1);
+  REQUIRE(limits.size() == 1);
+  const auto device = device::parse("sm_90a");
+  REQUIRE(device);
+  const auto names = base::split(heads[0], '|'), said = base::split(limits[0], '|');
+  static const std::regex range(R"( 1 to (\d+) )"), quoted("`(\\w+)`");
+  int checked = 0;
+  for (std::size_t i = 2; i < said.size(); ++i) {
+    const std::string cell(said[i]), strategies(names.at(i));
+    std::smatch match;
+    if (!std::regex_match(cell, match, range)) continue;
+    const int most = std::stoi(match[1]);
+    for (std::sregex_iterator at(strategies.begin(), strategies.end(), quoted), end; at != end;
+         ++at) {
+      INFO((*at)[1] << ": " << most);
+      const strategy::Strategy* row = strategy::find((*at)[1].str());
+      REQUIRE(row != nullptr);
+      const auto served = [&](int V) {
+        const auto problem = problem::complete({.heads = 2, .value_dim = V, .max_tokens = 1 << 16});
+        return problem && row->applicable(*problem, *device);
+      };
+      CHECK(served(1));
+      CHECK(served(most));
+      CHECK_FALSE(served(most + 1));
+      ++checked;
+    }
+  }
+  CHECK(checked == 4);
 }
 
 TEST_CASE("the README's device table is the library's", "[readme]") {

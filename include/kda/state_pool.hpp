@@ -32,14 +32,15 @@ struct StatePool {
   // and none where that is negative, past the pool or past the columns.
   IndexTable indices;
 
-  // [N], of the same type, or null.  Where sequence n starts instead, a cached prefix say;
-  // negative: from zero.
+  // [N], of the same type, or null; Problem::initial_state only.  Where sequence n starts instead,
+  // a cached prefix say; negative: from zero.
   const void* initial_indices = nullptr;
 
-  // [N], of the same type, or null; Problem::draft_states only.  How many tokens of the run before
-  // were accepted: sequence n starts from indices[n, accepted - 1], the state after the last of
-  // them (past the columns: from the last column).  Zero or less: nothing was drafted before, so it
-  // starts as without this, from initial_indices[n] if they are given, else from indices[n, 0].
+  // [N], of the same type, or null; Problem::draft_states with initial_state only.  How many tokens
+  // of the run before were accepted: sequence n starts from indices[n, accepted - 1], the state
+  // after the last of them (past the columns: from the last column).  Zero or less: nothing was
+  // drafted before, so it starts as without this, from initial_indices[n] if they are given, else
+  // from indices[n, 0].
   // Forward::committed_tokens needs no slot a token: it computes accepted tokens again instead.
   const void* num_accepted_tokens = nullptr;
 

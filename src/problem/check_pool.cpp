@@ -75,6 +75,11 @@ Status check_unwanted(const Problem& p, const StatePool& pool) {
         "pool.num_accepted_tokens is given, but Problem::draft_states = false; make the plan with "
         "it, or pass null");
   }
+  if (!p.initial_state && pool.num_accepted_tokens != nullptr) {
+    return refuse(
+        "pool.num_accepted_tokens is given, but Problem::initial_state = false: it says which "
+        "state to start from; make the plan with it, or pass null");
+  }
   if (p.checkpoint_tokens == 0 && pool.checkpoints.data != nullptr) {
     return refuse(
         "pool.checkpoints is given, but Problem::checkpoint_tokens = 0; make the plan with them, "

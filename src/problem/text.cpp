@@ -74,17 +74,17 @@ struct Word {
   const char* name;
   std::string (*print)(const Problem&);
   std::string (*parse)(Problem&, std::string_view);
-  bool always;  // printed; else only where it is not the default
+  const char* meaning;  // of one that is printed only where it is not the default; else null
 };
 
 template <auto Field>
-constexpr Word word(const char* name, bool always = true) {
+constexpr Word word(const char* name, const char* meaning = nullptr) {
   return {name, [](const Problem& p) { return print(p.*Field); },
-          [](Problem& p, std::string_view text) { return parse_into(p.*Field, text); }, always};
+          [](Problem& p, std::string_view text) { return parse_into(p.*Field, text); }, meaning};
 }
 template <auto Field>
-constexpr Word rare(const char* name) {
-  return word<Field>(name, false);
+constexpr Word rare(const char* name, const char* meaning) {
+  return word<Field>(name, meaning);
 }
 
 constexpr Word kWords[] = {
@@ -109,16 +109,19 @@ constexpr Word kWords[] = {
     word<&Problem::state_layout>("layout"),
     word<&Problem::initial_state>("h0"),
     word<&Problem::final_state>("ht"),
-    rare<&Problem::state_pool>("pool"),
-    rare<&Problem::slot_index_type>("slots"),
-    rare<&Problem::draft_states>("drafts"),
-    rare<&Problem::checkpoint_tokens>("checkpoint"),
-    rare<&Problem::zero_padding>("zero_padding"),
-    rare<&Problem::mixed_lengths>("mixed"),
-    rare<&Problem::wy_chunk>("wy"),
-    rare<&Problem::committed_tokens>("committed"),
-    rare<&Problem::beta_at_most_one>("beta_most_1"),
-    rare<&Problem::qk_normalized>("qk_normalized"),
+    rare<&Problem::state_pool>("pool", "states lie in slots of a pool, named by index"),
+    rare<&Problem::slot_index_type>("slots",
+                                    "i32|i64, the type of these indices and of committed counts"),
+    rare<&Problem::draft_states>("drafts", "a pool keeps the state after every token"),
+    rare<&Problem::checkpoint_tokens>(
+        "checkpoint", "a pool keeps the state after each so many tokens, 64 or more"),
+    rare<&Problem::zero_padding>("zero_padding", "outputs of a pool's padding become zero"),
+    rare<&Problem::mixed_lengths>("mixed", "varlen: a few tokens beside long sequences"),
+    rare<&Problem::wy_chunk>("wy", "w and u too, of chunks of 16, 32 or 64 tokens"),
+    rare<&Problem::committed_tokens>("committed",
+                                     "runs say how many first tokens the final state knows"),
+    rare<&Problem::beta_at_most_one>("beta_most_1", "a promise for beta_logit=0: beta is in 0..1"),
+    rare<&Problem::qk_normalized>("qk_normalized", "a promise for l2norm=0: q and k come so"),
 };
 
 std::string known_words() {
@@ -132,10 +135,20 @@ std::string known_words() {
 std::string to_text(const Problem& problem) {
   std::string text;
   for (const Word& each : kWords) {
-    if (!each.always && each.print(problem) == each.print(Problem{})) continue;
+    if (each.meaning != nullptr && each.print(problem) == each.print(Problem{})) continue;
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", each.name, each.print(problem));
   }
   return text;
+}
+
+std::string rare_words() {
+  std::string lines;
+  for (const Word& each : kWords) {
+    if (each.meaning == nullptr) continue;
+    const std::string setting = fmt::format("{}={}", each.name, each.print(Problem{}));
+    lines += fmt::format("  {:<16}{}\n", setting, each.meaning);
+  }
+  return lines;
 }
 
 Result<Problem> parse(std::string_view text, const Problem& start) {

@@ -22,12 +22,27 @@ using abi::chunk::Tuning;
 using compose::Launch;
 using compose::Run;
 
-constexpr int kLargestValueDim = 8192;  // what the most shards of two tiles a warp can hold
+// The largest value on offer of a tunable.
+constexpr int most(int Tuning::*field) {
+  int found = 0;
+  for (const auto& row : abi::chunk::tunables) {
+    if (row.field != field) continue;
+    for (const int value : row.values) found = std::max(found, value);
+  }
+  return found;
+}
+
+// A block holds as many V columns of a head as it has threads (check_tuning).
+constexpr int kMostShards = most(&Tuning::shards);
+constexpr int kMostColumns = most(&Tuning::threads);
+constexpr int kLargestValueDim = kMostShards * kMostColumns;
 
 Status applicable(const Problem& problem, const device::Device&) {
   if (problem.value_dim > kLargestValueDim) {
-    return {Code::unsupported, fmt::format("strategy chunk: value_dim is {}, at most {} are served",
-                                           problem.value_dim, kLargestValueDim)};
+    return {Code::unsupported,
+            fmt::format("strategy chunk: value_dim is {}, at most {} are served, {} shards of {} "
+                        "columns; strategy recurrent serves more",
+                        problem.value_dim, kLargestValueDim, kMostShards, kMostColumns)};
   }
   return check_kept_states("chunk", problem);
 }
@@ -68,7 +83,11 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     tuning.threads = 64;
   }
   tuning.shards = shards_for(problem.value_dim, tuning.threads / 2);
-  if (ceil_div(problem.value_dim, tuning.shards) > tuning.threads / 2) tuning.threads = 128;
+  // What the most shards leave: up to two tiles a warp, but one beside a state of more than 128
+  // channels while that does, as two spill.
+  const int columns = ceil_div(problem.value_dim, tuning.shards);
+  if (columns > tuning.threads / 2) tuning.threads = 128;
+  if (columns > (problem.key_dim > 128 ? 64 : 128)) tuning.threads = 256;
   return tunable::values_of(tuning, abi::chunk::tunables);
 }
 

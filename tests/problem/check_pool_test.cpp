@@ -96,6 +96,22 @@ TEST_CASE("a pool that the plan does not know is refused", "[problem]") {
              test::contains("pool.initial_indices is given, but Problem::initial_state = false"));
 }
 
+// The bug: accepted tokens say which state to start from, and a plan without one ignored them.
+TEST_CASE("accepted tokens without an initial state are refused", "[problem]") {
+  Problem p = drafting();
+  p.initial_state = false;
+  const auto fresh = [](Forward& f) { f.initial_state = nullptr; };
+  CHECK(checked(p, fresh));
+  CHECK(refusal(
+            [&](Forward& f) {
+              fresh(f);
+              f.pool.num_accepted_tokens = at(0x900000);
+            },
+            p) ==
+        "pool.num_accepted_tokens is given, but Problem::initial_state = false: it says which "
+        "state to start from; make the plan with it, or pass null");
+}
+
 TEST_CASE("sizes of a pool are refused by field, value and limit", "[problem]") {
   CHECK(refusal([](Forward& f) { f.pool.slots = 0; }) == "pool.slots = 0; it must be at least 1");
   CHECK(refusal([](Forward& f) { f.pool.stride = kSlot - 1; }) ==

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <sstream>
 #include <string>
 
 #include "problem/problem.hpp"
@@ -89,4 +91,35 @@ TEST_CASE("wrong words are refused by name", "[problem]") {
   CHECK(refusal("scale=big") == "problem: scale = 'big' is not a number");
   CHECK_THAT(refusal("H=1 H=2"), test::contains("H is given twice"));
   CHECK_THAT(refusal("H"), test::contains("no '='"));
+}
+
+// The bug: words that are printed only where they are set were in no help text.
+TEST_CASE("every word is printed always or explained in a line, with its default", "[problem]") {
+  const std::string always = " " + problem::to_text({}), rare = problem::rare_words();
+  const std::string all = refusal("nothing=1");
+  std::size_t at = all.find("there are ") + 10, explained = 0;
+  for (std::size_t next; at < all.size(); at = next + 2) {
+    next = std::min(all.find(", ", at), all.size());
+    const std::string word = all.substr(at, next - at);
+    INFO(word);
+    const bool printed = always.find(" " + word + "=") != std::string::npos;
+    const bool told = rare.find("  " + word + "=") != std::string::npos;
+    CHECK(printed != told);
+    explained += told ? 1 : 0;
+  }
+  CHECK(explained == 10);
+  CHECK_THAT(rare, test::contains("  checkpoint=0    a pool keeps"));
+  std::istringstream lines(rare);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    std::string setting, meaning;
+    std::istringstream parts(line);
+    parts >> setting;
+    std::getline(parts, meaning);
+    CHECK(meaning.size() > 10);
+    CHECK(line.size() <= 100);
+    const auto parsed = problem::parse(setting);
+    REQUIRE(parsed);
+    CHECK(*parsed == Problem{});
+  }
 }

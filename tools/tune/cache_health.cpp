@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "base/digest.hpp"
+#include "base/env.hpp"
 #include "base/file.hpp"
-#include "cache/cache.hpp"
+#include "base/trust.hpp"
 #include "cache/entry_file.hpp"
 #include "cache/layout.hpp"
 
@@ -34,8 +35,11 @@ std::vector<std::string> names_in(const std::string& directory) {
 
 CacheHealth cache_health(const std::string& directory) {
   CacheHealth health;
-  health.directory = cache::shared_cache(directory)->directory();
-  if (health.directory.empty()) return health;
+  if (base::env::cache_mode() == base::env::CacheMode::off) return health;
+  const std::string named = directory.empty() ? base::env::cache_root() : file::absolute(directory);
+  health.distrusted = base::distrust(named);
+  if (named.empty() || !health.distrusted.empty()) return health;
+  health.directory = named;
   health.unreadable = cache::Layout(health.directory).trouble();
   const std::string objects = health.directory + "/v1/objects";
   for (const std::string& folder : names_in(objects)) {

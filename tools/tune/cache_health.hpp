@@ -7,7 +7,8 @@
 namespace kda::tune_tool {
 
 struct CacheHealth {
-  std::string directory;  // empty: memory only
+  std::string directory;   // empty: memory only
+  std::string distrusted;  // then: why the library does not use the one that is named
   std::size_t entries = 0, bytes = 0;
   std::size_t damaged = 0;    // entries whose digest does not match; the library rebuilds those
   std::size_t set_aside = 0;  // damaged ones that it has met already

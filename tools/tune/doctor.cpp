@@ -123,7 +123,11 @@ Json check_devices(Checks& checks) {
 
 void check_cache(const Request& request, Checks& checks) {
   const CacheHealth health = cache_health(request.cache_dir);
-  if (health.directory.empty() || base::env::cache_mode() == base::env::CacheMode::off) {
+  if (!health.distrusted.empty()) {
+    checks.add("cache", "bad", "the library does not use it: " + health.distrusted);
+    return;
+  }
+  if (health.directory.empty()) {
     checks.add("cache", "none", "memory only: every process compiles anew");
     return;
   }

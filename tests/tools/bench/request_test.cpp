@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/variant.hpp"
+#include "problem/problem.hpp"
 #include "reference/cases.hpp"
 #include "support/catch.hpp"
 #include "tools/run_tool.hpp"
@@ -27,6 +28,13 @@ TEST_CASE("kda-bench --help shows the words, examples and exit codes", "[tools]"
                            "Exit codes", "lower_bound=-5"}) {
     CHECK_THAT(ran.out, test::contains(part));
   }
+}
+
+// The bug: ten words of a problem, those of pools among them, were in no help text.
+TEST_CASE("kda-bench --help explains the words that are seldom set", "[tools]") {
+  const test::Ran ran = run({"--help"});
+  CHECK_THAT(ran.out, test::contains(problem::rare_words()));
+  CHECK_THAT(ran.out, test::contains("  drafts=0  ") && test::contains("  qk_normalized=0 "));
 }
 
 TEST_CASE("kda-bench --list names every case", "[tools]") {

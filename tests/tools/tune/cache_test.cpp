@@ -1,8 +1,11 @@
 // kda-tune cache and kda-tune bundle.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
 #include "base/file.hpp"
+#include "base/trust.hpp"
 #include "cache/layout.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
@@ -92,6 +95,36 @@ TEST_CASE("a cache that cannot be looked into is not called sound", "[tools]") {
   CHECK_THAT(checks.dump(), test::contains("it cannot be looked into"));
   CHECK(run({"cache", "gc", "--cache-dir", scratch / "none"}).code == 0);
   CHECK_FALSE(std::filesystem::exists(scratch / "none"));
+}
+
+// The bug: doctor called it "memory only", as if KDA_CACHE=off had been asked for.
+TEST_CASE("doctor says why the library does not use a cache", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c";
+  REQUIRE(base::file::make_directories(dir) == 0);
+  const test::Environment here("KDA_CACHE_DIR", dir);
+  const auto cache_row = [] {
+    const Json document = Json::parse(run({"doctor", "-o", "json"}).out);
+    for (const Json& check : document["checks"]) {
+      if (check["check"] == "cache") return check;
+    }
+    return Json();
+  };
+  CHECK(test::text(cache_row()["state"]) == "ok");
+  REQUIRE(::chmod(dir.c_str(), 0775) == 0);
+  const Json row = cache_row();
+  CHECK(test::text(row["state"]) == "bad");
+  CHECK(run({"doctor"}).code == 1);
+  const std::string why = base::distrust(dir);
+  REQUIRE_THAT(why, test::contains("may be written by others"));
+  CHECK(test::text(row["found"]) == "the library does not use it: " + why);
+  CHECK_THAT(run({"cache", "ls"}).err, test::contains(why));
+  {
+    const test::Environment off("KDA_CACHE", "off");
+    CHECK(test::text(cache_row()["state"]) == "none");
+  }
+  const test::Environment trusting("KDA_CACHE_TRUST_SHARED", "1");
+  CHECK(test::text(cache_row()["state"]) == "ok");
 }
 
 // The bug: doctor complained of those variables alone that it happened to read, and said nothing of
