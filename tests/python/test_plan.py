@@ -1,7 +1,10 @@
 """Plans without a GPU: made for a named device, run as far as the checks."""
 
+import copy
 import dataclasses
+import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -10,6 +13,7 @@ import pytest
 from support import ROOT, Array
 
 import kda
+from kda import _abi
 
 REFUSES_TO_RUN = "does not run"  # the last check of a plan made for a target: all others passed
 
@@ -117,7 +121,8 @@ def test_the_gates_parameters_may_be_absent(small_plan, arrays, name):
         ("A_log", Array((4,)), "A_log is bf16; it is always f32"),
         ("g", Array((24, 4, 64), strides=(512, 128, 4)), "last dimension must be contiguous"),
         ("g", Array((24, 4, 64), strides=(511, 128, 2)), "not whole elements"),
-        ("g", Array((24, 4, 64), "<i2"), None),
+        ("g", Array((24, 4, 64), "<u2"), None),
+        ("g", Array((24, 4, 64), "<i2"), "g has the type <i2"),
         ("o", Array((24, 4, 32), strides=(64, 64, 2)), "o_strides"),
         ("initial_state", Array((2, 4, 32, 64), "<f4"), r"this run wants \[3, 4, 32, 64\]"),
         ("initial_state", None, "initial_state is null"),
@@ -127,7 +132,7 @@ def test_the_gates_parameters_may_be_absent(small_plan, arrays, name):
 )
 def test_what_does_not_fit_is_refused(small_plan, arrays, name, replacement, words):
     arrays[name] = replacement
-    if words is None:  # a two-byte type of another name, and a plan without a workspace
+    if words is None:  # another name of bf16, and a plan without a workspace
         words = REFUSES_TO_RUN
     with pytest.raises((ValueError, TypeError, NotImplementedError), match=words):
         small_plan.run(**arrays)
@@ -317,6 +322,23 @@ def test_a_plan_goes_with_its_object():
     assert plan.handle
     plan.__del__()
     plan.__del__()  # twice is once
+
+
+# The bug: a copy owned the same handle, which went twice, and a pickle held an address.
+def test_a_copy_of_a_plan_is_the_plan(monkeypatch):
+    plan = kda.Plan(kda.Problem(heads=1, max_tokens=1), kda.Options(target="sm_90a"))
+    destroyed = []  # and leaked here
+    monkeypatch.setattr(_abi.library(), "kda_plan_destroy", destroyed.append)
+    copies = [copy.copy(plan), copy.deepcopy(plan), copy.deepcopy({"plan": plan})["plan"]]
+    assert all(x is plan for x in copies)
+    handle = plan.handle
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match="cannot be pickled.* pickle plan.problem and make"):
+            pickle.dumps(plan, protocol)
+    assert pickle.loads(pickle.dumps(plan.problem)) == plan.problem
+    del plan, copies
+    gc.collect()  # a traceback may have held it
+    assert destroyed == [handle]
 
 
 def test_a_missing_library_is_named(tmp_path):

@@ -1,13 +1,20 @@
 """The calls of other libraries: their signatures, and everything they refuse.  No GPU."""
 
 import inspect
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
+from support import ROOT
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from torch.autograd import forward_ad  # noqa: E402
+
 import kda  # noqa: E402
+from kda.torch import prefill as prefill_operator  # noqa: E402
 from kda.torch import _call, _tensors, chunk_kda, flash_kda_fwd, fused_recurrent_kda  # noqa: E402
 
 NOTHING = inspect.Parameter.empty
@@ -305,3 +312,76 @@ def test_zero_means_zero_and_not_the_default():
 
 def test_kda_torch_is_reached_through_kda():
     assert kda.torch.chunk_kda is chunk_kda
+
+
+WITHOUT_CUDA = """
+import torch
+for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice"):
+    if hasattr(torch._C, name):
+        delattr(torch._C, name)
+import kda.torch
+new = lambda *shape: torch.zeros(shape, dtype=torch.bfloat16)
+x = [new(1, 8, 2, 64), new(1, 8, 2, 64), new(1, 8, 2, 32), new(1, 8, 2, 64), new(1, 8, 2)]
+problem = kda.Problem(heads=2, key_dim=64, value_dim=32, max_tokens=8)
+plan = kda.Plan(problem, kda.Options(target="sm_90a"))
+for call in (
+    lambda: kda.torch.chunk_kda(*x),
+    lambda: plan.run(**dict(zip(("q", "k", "v", "g", "beta"), x)), o=new(1, 8, 2, 32)),
+    kda.torch._call._current_device,
+    lambda: kda.torch._call._current_stream(0),
+):
+    try:
+        call()
+    except Exception as error:
+        print(type(error).__name__, str(error).split(chr(10))[0])
+"""
+
+
+# The bug: a torch built without CUDA has no names for devices and streams, and the import failed.
+def test_a_torch_without_cuda_is_told_what_is_missing():
+    said = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CUDA],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tools" / "python")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    calls = said.stdout.splitlines()
+    assert calls[0] == "ValueError q is on cpu; kda runs on CUDA devices"
+    assert calls[1] == "ValueError q is on cpu; kda reads CUDA memory"
+    if not torch.cuda.is_available():
+        assert len(calls) == 4  # of torch's own words, of which each build has others
+
+
+@pytest.mark.skipif(not hasattr(torch._C, "_cuda_getDevice"), reason="a torch without CUDA")
+def test_a_torch_with_cuda_keeps_its_fast_names():
+    assert _call._current_device is torch._C._cuda_getDevice
+    assert _call._current_stream is torch._C._cuda_getCurrentRawStream
+
+
+# The bug: a level of forward-mode differentiation was not looked for, and tangents were dropped.
+@both
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+def test_tangents_are_refused_and_not_dropped(call, mode):
+    x = inputs()
+    with forward_ad.dual_level(), mode():
+        dual = forward_ad.make_dual(x["v"], torch.ones_like(x["v"]))
+        with pytest.raises(NotImplementedError, match="v carries a tangent.*inference_mode"):
+            call(**{**x, "v": dual})
+        with pytest.raises(ValueError, match="q is on cpu"):
+            call(**x)
+        with torch.inference_mode(), pytest.raises(ValueError, match="q is on cpu"):
+            call(**{**x, "v": dual})
+    with mode(), pytest.raises(NotImplementedError, match="g carries a tangent"):
+        torch.func.jvp(lambda g: call(**{**x, "g": g})[0], (x["g"],), (x["g"],))
+
+
+def test_kda_prefill_refuses_tangents():
+    x = {name: torch.zeros(2, 3, 40, 64) for name in ("q", "k", "v", "g")}
+    x.update(beta=torch.zeros(2, 3, 40), chunk_size=32)
+    wy = torch.zeros(2, 3, 2, 32, 64)
+    with forward_ad.dual_level():
+        x["beta"] = forward_ad.make_dual(x["beta"], x["beta"] + 1)
+        with pytest.raises(NotImplementedError, match="kda_prefill: beta carries a tangent"):
+            torch.ops.kda_prefill.forward(**x)
+        with pytest.raises(NotImplementedError, match="kda_prefill: beta carries a tangent"):
+            prefill_operator._fill(*x.values(), wy, wy, x["v"])  # where compiled code comes

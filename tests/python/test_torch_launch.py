@@ -1,5 +1,7 @@
 """What a torch call hands to the library, field by field, on CPU tensors that nothing reads."""
 
+import ctypes
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -211,6 +213,43 @@ def test_a_pool_that_stays_as_it_is(launches):
     f = launches[-1]
     assert f.initial_state == state.data_ptr() and f.pool.slots == 3
     assert not launches.problem.draft_states
+
+
+# The bug: a slot was read in place of a padded one, which an empty pool has not: an IndexError; and
+# in place the library was handed no address.
+@pytest.mark.parametrize("accepted", [None, torch.tensor([1, 2, 0])])
+def test_of_an_empty_pool_all_is_padding(launches, accepted):
+    x = inputs()
+    pool = torch.ones(5, 4, 64, 32)[:0]
+    table = torch.tensor([[4, 3], [-1, 0], [0, 1]])
+    slots = table[:, 0].contiguous() if accepted is None else table
+    words = {"initial_state": pool, "ssm_state_indices": slots, "num_accepted_tokens": accepted}
+    rows = []
+    launches.look = lambda f: rows.extend((ctypes.c_int64 * 3).from_address(f.pool.indices.data))
+    _, state = fused_recurrent_kda_fwd(
+        *x, **words, inplace_final_state=False, output_final_state=True
+    )
+    assert state.shape == (3, 4, 64, 32) and state.dtype == torch.float32 and not state.any()
+    assert len(launches) == 1 and launches.problem.zero_padding
+    assert rows == [-1, -1, -1]
+    for _ in range(2):  # in place there is nothing to launch
+        o, same = fused_recurrent_kda_fwd(*x, **words)
+        assert same is pool and o.shape == x[2].shape and not o.any()
+        out = torch.ones_like(o)
+        fused_recurrent_kda_fwd(*x, **words, out=out)
+        assert out.all()
+    assert len(launches) == 1
+
+
+def test_an_operator_of_an_empty_pool(launches):
+    x = (*inputs(), None, None, torch.zeros(0, 4, 64, 32), None)
+    rule = (0.0, int(kda.Gate.log_decay), -5.0, False, False, False, False, False)
+    for zero_padding in (True, False):
+        out = torch.ones_like(x[2])
+        slots = (torch.arange(3), None, None, None, None)
+        _ops._paged_cuda(*x, *slots, *rule, 0, zero_padding, False, out)
+        assert out.any() != zero_padding
+    assert not launches
 
 
 def test_in_place_without_indices(launches):

@@ -6,7 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from kda.torch import _pool, fused_recurrent_kda, fused_recurrent_kda_fwd, paged_kda  # noqa: E402
+from kda.torch import (  # noqa: E402
+    _call,
+    _pool,
+    fused_recurrent_kda,
+    fused_recurrent_kda_fwd,
+    paged_kda,
+)
 
 NOTHING = inspect.Parameter.empty
 FLAS = [
@@ -131,6 +137,32 @@ def test_refusals_of_slots(kind, words, pool, slots, paging):
     _pool.check(_pool.Paging(), POOL, _pool.Slots(TABLE, TWO, TWO, None), STATES)
 
 
+# The bug: with inplace_final_state=False accepted tokens without a table raised an IndexError, and
+# what else does not fit a RuntimeError, or nothing.
+@pytest.mark.parametrize("inplace", [True, False])
+@pytest.mark.parametrize(
+    "words, changed",
+    [
+        (r"num_accepted_tokens needs a table.* indices are \[2\]", {"num_accepted_tokens": TWO}),
+        (r"num_accepted_tokens is \[3\]; it is \[N\] with N = 2",
+         {"ssm_state_indices": TABLE, "num_accepted_tokens": TABLE[0]}),
+        (r"num_accepted_tokens is \[2, 3\]",
+         {"ssm_state_indices": TABLE, "num_accepted_tokens": TABLE}),
+        (r"indices is \[1\]; it is .* with N = 2", {"ssm_state_indices": TWO[:1]}),
+        (r"indices are \[2, 0\]; each sequence has a slot", {"ssm_state_indices": TABLE[:, :0]}),
+        ("indices is torch.float32", {"ssm_state_indices": TWO.float()}),
+        (r"the state pool is \[5, 1, 16, 16\]; it is \[slots, 2, 16, 16\]",
+         {"initial_state": POOL[:, :1]}),
+        (r"the state pool is \[0, 1, 16, 16\]", {"initial_state": POOL[:0, :1]}),
+    ],
+)  # fmt: skip
+def test_both_ways_refuse_the_same_slots(monkeypatch, inplace, words, changed):
+    monkeypatch.setattr(_call, "check", lambda *_: None)  # CPU tensors would be refused first
+    given = {"initial_state": POOL, "ssm_state_indices": TWO, **changed}
+    with torch.no_grad(), pytest.raises(ValueError, match=words):
+        fused_recurrent_kda_fwd(*inputs(), **given, inplace_final_state=inplace)
+
+
 def test_refusals_of_calls():
     x = inputs()
     with pytest.raises(AssertionError, match="needs initial_state"):
@@ -231,3 +263,29 @@ def test_a_call_is_one_operator(drafts, commits):
     assert o.shape == (2, 3, 2, 16) and state.shape == POOL.shape
     targets = [str(n.target) for n in graphs[0].graph.nodes if "kda" in str(n.target)]
     assert len(graphs) == 1 and targets == ["kda.paged"]
+
+
+def test_a_call_that_leaves_its_pool_is_one_operator():
+    torch.compiler.reset()
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    @torch.compile(fullgraph=True, backend=keep)
+    def layer(x, pool, slots, accepted):
+        return fused_recurrent_kda_fwd(
+            *x, initial_state=pool, ssm_state_indices=slots, num_accepted_tokens=accepted,
+            inplace_final_state=False, output_final_state=True,
+        )  # fmt: skip
+
+    x = inputs(T=3, device="meta")
+    for pool, slots, accepted in ((POOL, TABLE, TWO), (POOL, TWO, None), (POOL[:0], TABLE, TWO)):
+        graphs.clear()
+        with torch.inference_mode():
+            given = (y if y is None else y.to("meta") for y in (pool, slots, accepted))
+            o, state = layer(x, *given)
+        assert o.shape == (2, 3, 2, 16) and state.shape == STATES
+        targets = [str(n.target) for n in graphs[0].graph.nodes if "kda" in str(n.target)]
+        assert len(graphs) == 1 and targets == ["kda.paged"]

@@ -9,6 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from launching import inputs  # noqa: E402
+from support import Array  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import kda  # noqa: E402
@@ -139,6 +141,66 @@ def test_gradients_are_refused_by_remembered_calls_too(prepared, call):
         with pytest.raises(NotImplementedError, match="v requires a gradient"):
             call(*x)
     assert len(prepared) == 4
+
+
+# The bug: a level of forward-mode differentiation was not looked for, and tangents were dropped.
+@each
+@pytest.mark.parametrize("n, name", list(enumerate(("q", "k", "v", "g", "beta"))))
+def test_tangents_are_refused_by_remembered_calls_too(prepared, call, n, name):
+    with torch.inference_mode(False), torch.no_grad():
+        x = list(inputs())
+        call(*x)
+        with forward_ad.dual_level():
+            call(*x)
+            assert len(prepared) == 2 and len(prepared.prepared) == 1
+            x[n] = forward_ad.make_dual(x[n], torch.ones_like(x[n]))
+            with pytest.raises(NotImplementedError, match=f"{name} carries a tangent"):
+                call(*x)
+            with torch.inference_mode():  # which says that no tangent is wanted
+                call(*x)
+    assert len(prepared) == 3
+
+
+def test_tangents_of_what_is_written_are_refused(prepared):
+    with torch.inference_mode(False), torch.no_grad(), forward_ad.dual_level():
+        q, k, v, g, beta = inputs()
+        dual = lambda x: forward_ad.make_dual(x, torch.ones_like(x))  # noqa: E731
+        state = torch.zeros(3, 4, 32, 64)
+        words = {"A_log": torch.zeros(4), "dt_bias": torch.zeros(4, 64), "lower_bound": -5.0}
+        for outs in ({"out": dual(v)}, {"out": v.clone(), "final_state": dual(state)}):
+            with pytest.raises(NotImplementedError, match=f"{[*outs][-1]} carries a tangent"):
+                flash_kda_fwd(q, k, v, g, beta, 1.0, **outs, **words)
+        with pytest.raises(NotImplementedError, match="out carries a tangent"):
+            paged_kda(q, k, v, g, beta, POOL, SLOTS, out=dual(v))
+        with pytest.raises(NotImplementedError, match="initial_state carries a tangent"):
+            paged_kda(q, k, v, g, beta, dual(POOL.clone()), SLOTS)
+    assert not prepared
+
+
+# The same bug in compiled code, which calls the operators and was traced without a level.
+def test_operators_refuse_tangents(prepared):
+    rule = (0.0, int(kda.Gate.log_decay), -5.0, False, False, False, False, False)
+    pool = torch.zeros(9, 4, 64, 32)
+    with torch.inference_mode(False), torch.no_grad(), forward_ad.dual_level():
+        x = inputs()
+        out = torch.empty_like(x[2])
+        dual = forward_ad.make_dual(x[2], torch.ones_like(x[2]))
+        for v in (x[2], dual):
+            t = (*x[:2], v, *x[3:], None, None)
+            calls = (
+                lambda: _ops._forward_cuda(*t, None, None, *rule, False, False),
+                lambda: _ops._forward_out_cuda(*t, None, None, *rule, out, None),
+                lambda: _ops._paged_cuda(
+                    *t, pool, None, SLOTS, None, None, None, None, *rule, 0, False, False, out
+                ),
+            )
+            for call in calls:
+                if v is dual:
+                    with pytest.raises(NotImplementedError, match="v carries a tangent"):
+                        call()
+                else:
+                    call()
+    assert len(prepared) == 3
 
 
 def test_one_tensor_less_is_another_call(prepared):
@@ -454,6 +516,35 @@ def test_a_run_is_on_the_device_of_its_tensors(small_plan, viewed, monkeypatch, 
     run_on_device(small_plan, stream=stream)
     assert device.seen == [("a launch on 1", 71 if stream is None else 0)]
     assert device.current == current
+
+
+# The bug: the stream that a __cuda_array_interface__ names was not looked at.
+@pytest.mark.parametrize("stream, queue", [(None, 71), (0, 0), (1, 0), (9, 9)])
+def test_a_run_goes_after_the_streams_of_others_tensors(
+    small_plan, viewed, monkeypatch, stream, queue
+):
+    device = Device(monkeypatch, current=0)
+    monkeypatch.setattr(
+        kda.plan, "go_after", lambda *x: device.seen.append((*x, f"on {device.current}"))
+    )
+    state = Array((3, 4, 32, 64), "<f4", stream=9)
+    workspace = Array((1 << 16,), "|u1", stream=9)
+    for _ in range(2):
+        device.seen.clear()
+        run_on_device(small_plan, initial_state=state, workspace=workspace, stream=stream)
+        waits = [(queue, 9, "initial_state", "on 1")] if queue != 9 else []
+        assert device.seen == [*waits, ("a launch on 1", queue)]
+
+
+def test_a_workspace_of_others_has_a_stream_in_remembered_runs_too(small_plan, viewed, monkeypatch):
+    waits = []
+    monkeypatch.setattr(kda.plan, "go_after", lambda *x: waits.append(x))
+    workspace = Array((1 << 16,), "|u1", stream=9)
+    for _ in range(2):
+        viewed.clear()
+        with pytest.raises(kda.Unsupported):
+            small_plan.run(**run_of(workspace=workspace))
+    assert waits == [(0, 9, "workspace")] * 2 and not viewed
 
 
 def test_a_workspace_is_of_the_device_of_its_run(plan_with_workspace, viewed, monkeypatch):

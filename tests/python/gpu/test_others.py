@@ -158,6 +158,71 @@ def test_plan_run_on_a_device_that_is_not_current():
     assert torch.equal(o.cpu(), want.cpu()) and torch.equal(state.cpu(), want_state.cpu())
 
 
+class Shown:
+    """A torch tensor as other frameworks show theirs, ready on a stream that it names."""
+
+    def __init__(self, tensor, stream=None):
+        typestr = {torch.float16: "<f2", torch.float32: "<f4", torch.uint8: "|u1"}[tensor.dtype]
+        self.tensor = tensor
+        self.__cuda_array_interface__ = {
+            "shape": tuple(tensor.shape),
+            "typestr": typestr,
+            "data": (tensor.data_ptr(), False),
+            "strides": tuple(stride * tensor.element_size() for stride in tensor.stride()),
+            "stream": stream,
+            "version": 3,
+        }
+
+
+# The bug: the stream that a __cuda_array_interface__ names was not looked at, so the run raced with
+# what made the array.
+@pytest.mark.parametrize("where", ["the named one", "the default one", "another"])
+def test_plan_run_goes_after_the_streams_of_arrays(where):
+    plan, x = plan_and_tensors()
+    want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
+    workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device="cuda")
+    source, other = torch.cuda.Stream(), torch.cuda.Stream()
+    stream = {"the named one": None, "the default one": 0, "another": other}[where]
+    for late in ("v", "beta", "both"):
+        o, state = torch.zeros_like(want), torch.zeros_like(want_state)
+        names = ("v", "beta") if late == "both" else (late,)
+        made = {name: torch.zeros_like(x[name]) for name in names}
+        torch.cuda.synchronize()
+        with torch.cuda.stream(source):
+            torch.cuda._sleep(100_000_000)
+            for name in names:
+                made[name].copy_(x[name])
+        shown = {name: Shown(y) for name, y in x.items()}
+        shown.update((name, Shown(y, source.cuda_stream)) for name, y in made.items())
+        plan.run(**shown, o=Shown(o), final_state=Shown(state), workspace=Shown(workspace),
+                 stream=stream)  # fmt: skip
+        torch.cuda.synchronize()
+        assert torch.equal(o, want) and torch.equal(state, want_state)
+
+
+def test_plan_run_waits_for_no_stream_outside_of_its_capture():
+    plan, x = plan_and_tensors()
+    want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
+    o, state = torch.zeros_like(want), torch.zeros_like(want_state)
+    workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device="cuda")
+    plan.run(**x, o=o, final_state=state, workspace=workspace)
+    outside = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        inside = torch.cuda.current_stream()
+        for named in (outside.cuda_stream, 1):
+            late = {**x, "v": Shown(x["v"], named)}
+            with pytest.raises(ValueError, match="v is ready on .* a CUDA graph is captured"):
+                plan.run(**late, o=o, final_state=state, workspace=workspace)
+        same = {**x, "v": Shown(x["v"], inside.cuda_stream)}
+        plan.run(**same, o=o, final_state=state, workspace=workspace)  # the capture goes on
+    o.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(o, want) and torch.equal(state, want_state)
+
+
 def test_plan_run_takes_cupys_arrays():
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     plan, x = plan_and_tensors()

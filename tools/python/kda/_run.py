@@ -8,10 +8,11 @@ import sys
 from typing import Any, Optional, Sequence
 
 from kda import _abi
+from kda._streams import known_as
 from kda.problem import Problem, StateLayout
-from kda.tensors import View, view
+from kda.tensors import View, stream_named, stream_of_interface, view
 
-__all__ = ["StatePool", "device_apart", "forward_of", "stream_of", "workspace_of"]
+__all__ = ["StatePool", "device_apart", "first_stream", "forward_of", "stream_of", "workspace_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +85,9 @@ def forward_of(
     sequences: Optional[int],
     stream: int,
     others: Sequence[Any] = (None, None, None),
-) -> tuple[_abi.Forward, list[View]]:
-    """The struct, and what must outlive the call.  Raises ValueError where a tensor does not fit.
+) -> tuple[_abi.Forward, list[View], dict[int, str]]:
+    """The struct, what must outlive the call, and streams to go after, each with a tensor that is
+    ready there.  Raises ValueError where a tensor does not fit.
 
     `given` are the tensors in the order of _abi.POINTERS; `others` are w, u and committed_tokens.
     """
@@ -94,10 +96,13 @@ def forward_of(
     cu_seqlens = tensors["cu_seqlens"]
     raw = _abi.forward()
     keep: list[View] = []
+    streams: dict[int, str] = {}
 
     def seen(name: str, tensor: Any) -> View:
         found = view(name, tensor, stream)
         keep.append(found)
+        if found.stream is not None:
+            streams.setdefault(found.stream, name)
         return found
 
     inner = {
@@ -210,7 +215,7 @@ def forward_of(
         _want_type(name, found, p.qkv_type)
         _contiguous(name, found)
         setattr(raw, name, found.pointer)
-    return raw, keep
+    return raw, keep, streams
 
 
 def _is_torch(tensor: Any) -> bool:
@@ -233,22 +238,38 @@ def device_apart(tensor: Any) -> Optional[int]:
     return None if index == torch._C._cuda_getDevice() else index
 
 
-def stream_of(stream: Any, tensor: Any) -> int:
-    """A CUstream as an int, from an int, torch's, CuPy's or anything with ``__cuda_stream__``."""
+def first_stream(
+    tensors: dict[str, Any], pool: Optional[StatePool], others: Sequence[Any], workspace: Any
+) -> int:
+    """The first that a ``__cuda_array_interface__`` of a run names, else the default stream."""
+    given = {"q": tensors["q"], **tensors, **(vars(pool) if pool is not None else {})}
+    given.update(zip(("w", "u", "committed_tokens"), others), workspace=workspace)
+    for name, tensor in given.items():
+        stream = stream_named(name, tensor)
+        if stream is not None:
+            return stream
+    return 0
+
+
+def stream_of(stream: Any, tensor: Any) -> Optional[int]:
+    """A CUstream as an int, from an int, torch's, CuPy's or anything with ``__cuda_stream__``.
+
+    Without one torch's current stream for its tensors, and None for others.
+    """
     if stream is None:
-        if not _is_torch(tensor):
-            return 0
+        if not _is_torch(tensor) or not tensor.is_cuda:
+            return None
         # What torch's own compiled code calls; the public form costs microseconds.
         current: int = sys.modules["torch"]._C._cuda_getCurrentRawStream(tensor.get_device())
         return current
     if isinstance(stream, int):
-        return stream
+        return known_as(stream)
     if hasattr(stream, "__cuda_stream__"):
         protocol = stream.__cuda_stream__
-        return int((protocol() if callable(protocol) else protocol)[1])
+        return known_as(int((protocol() if callable(protocol) else protocol)[1]))
     for attribute in ("cuda_stream", "ptr", "handle"):
         if hasattr(stream, attribute):
-            return int(getattr(stream, attribute))
+            return known_as(int(getattr(stream, attribute)))
     raise TypeError(
         f"stream is a {type(stream).__name__}; it may be an int, a torch or CuPy stream, or an "
         "object with __cuda_stream__"
@@ -266,11 +287,15 @@ def _workspace_on(queue: int, needed: int, device: Any) -> Any:
         return torch.empty(needed, dtype=torch.uint8, device=device)
 
 
-def workspace_of(workspace: Any, needed: int, tensor: Any, queue: int) -> tuple[int, int, Any]:
-    """Address, bytes and what holds them, which may go once the kernels are enqueued on `queue`."""
+def workspace_of(
+    workspace: Any, needed: int, tensor: Any, queue: int
+) -> tuple[int, int, Any, Optional[int]]:
+    """Address, bytes, what holds them, which may go once the kernels are enqueued on `queue`, and
+    the stream to go after.
+    """
     if workspace is None:
         if not needed:
-            return 0, 0, None
+            return 0, 0, None, None
         if not _is_torch(tensor):
             raise ValueError(
                 f"workspace is missing; this plan needs {needed} bytes of device memory (only for "
@@ -280,24 +305,26 @@ def workspace_of(workspace: Any, needed: int, tensor: Any, queue: int) -> tuple[
         index = tensor.get_device()
         if queue != torch._C._cuda_getCurrentRawStream(index):
             workspace = _workspace_on(queue, needed, tensor.device)
-            return workspace.data_ptr(), needed, workspace
+            return workspace.data_ptr(), needed, workspace, None
         # What torch's own compiled code calls; the public form costs a microsecond.
         make = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
         if make is not None and index == torch._C._cuda_getDevice():
             workspace = make((needed,), (1,), torch.uint8)
         else:
             workspace = torch.empty(needed, dtype=torch.uint8, device=tensor.device)
-        return workspace.data_ptr(), needed, workspace
+        return workspace.data_ptr(), needed, workspace, None
     if isinstance(workspace, int):
-        return workspace, needed, None  # the caller's word
+        return workspace, needed, None, None  # the caller's word
     if _is_torch(workspace):
-        return workspace.data_ptr(), workspace.numel() * workspace.element_size(), workspace
+        size = workspace.numel() * workspace.element_size()
+        return workspace.data_ptr(), size, workspace, None
     if hasattr(workspace, "__cuda_array_interface__"):
         interface = workspace.__cuda_array_interface__
         size = int(interface["typestr"][2:])
         for extent in interface["shape"]:
             size *= extent
-        return interface["data"][0], size, workspace
+        stream = stream_of_interface("workspace", interface)
+        return interface["data"][0], size, workspace, stream
     raise TypeError(
         f"workspace is a {type(workspace).__name__}; it may be a torch tensor, an object with "
         "__cuda_array_interface__, or an address"

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, Mapping, NoReturn, Optional
 
 from kda import _abi, errors
 from kda._library import load_packaged_nvrtc
-from kda._run import StatePool, device_apart, forward_of, is_plain_torch, stream_of, workspace_of
+from kda._run import (
+    StatePool,
+    device_apart,
+    first_stream,
+    forward_of,
+    is_plain_torch,
+    stream_of,
+    workspace_of,
+)
 from kda._same import Known, remember
+from kda._streams import go_after
 from kda.problem import Options, Problem
 
 __all__ = ["Plan", "supports"]
+
+_NO_STREAMS: Mapping[int, str] = {}
 
 
 def _names_of(raw: ctypes.Structure) -> list[str]:
@@ -132,6 +143,19 @@ class Plan:
             self._lib.kda_plan_destroy(self._handle)
             self._handle = None
 
+    def __copy__(self) -> Plan:
+        return self  # two owners would destroy the handle twice
+
+    def __deepcopy__(self, memo: Any) -> Plan:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a kda.Plan cannot be pickled: its kernels are loaded in this process; pickle "
+            "plan.problem and make the plan again, kda.Plan(problem, options), which compiles "
+            "nothing where the disk cache has its kernels"
+        )
+
     @property
     def problem(self) -> Problem:
         """As given, with the defaults filled in."""
@@ -194,14 +218,20 @@ class Plan:
         there are.
 
         Without a `workspace` torch's allocator gives one on that stream, if q is a torch tensor;
-        without a `stream` it is torch's current one, otherwise the default stream.  Torch tensors
-        may be on a device that is not the current one.
+        without a `stream` it is torch's current one, otherwise the first that a tensor's
+        ``__cuda_array_interface__`` names, otherwise the default stream.  The run goes after all
+        that other streams which these name hold so far; what comes after the run is the caller's
+        to order.  Torch tensors may be on a device that is not the current one.
         """
-        queue = stream_of(stream, q)
         tensors = (cu_seqlens, q, k, v, g, beta, A_log, dt_bias, initial_state, o, final_state)
+        queue = stream_of(stream, q)
+        if queue is None:
+            others = w, u, committed_tokens
+            queue = first_stream(dict(zip(_abi.POINTERS, tensors)), pool, others, workspace)
         # Torch's tensors are checked once for their shapes, strides and types.
         keep: Any = tensors
         key = form = None
+        streams = _NO_STREAMS
         plain = pool is None and w is None and u is None and committed_tokens is None
         if plain and is_plain_torch(q):
             in_place = final_state is initial_state  # a guard takes no tensor twice
@@ -232,19 +262,27 @@ class Plan:
             )
         else:
             others = w, u, committed_tokens
-            raw, keep = forward_of(self._problem, tensors, pool, sequences, queue, others)
+            raw, keep, streams = forward_of(self._problem, tensors, pool, sequences, queue, others)
             forward = bytes(raw)
             if key is not None and all(map(is_plain_torch, there)):
                 remember(self._checked, key, there, _abi.form(raw), gradients=True)
         apart = device_apart(q)
         if apart is None:
-            self._launch(forward, workspace, q, queue)
+            self._launch(forward, streams, workspace, q, queue)
         else:  # a stream's number, 0 above all, means one of the current device
             with sys.modules["torch"].cuda.device(apart):
-                self._launch(forward, workspace, q, queue)
+                self._launch(forward, streams, workspace, q, queue)
         del keep  # lived until the kernels were enqueued
 
-    def _launch(self, forward: bytes, workspace: Any, q: Any, queue: int) -> None:
-        memory, size, owner = workspace_of(workspace, self._workspace_bytes, q, queue)
+    def _launch(
+        self, forward: bytes, streams: Mapping[int, str], workspace: Any, q: Any, queue: int
+    ) -> None:
+        memory, size, owner, stream = workspace_of(workspace, self._workspace_bytes, q, queue)
+        if stream is not None:
+            streams = {stream: "workspace", **streams}
+        if streams:
+            for first, name in streams.items():
+                if first != queue:
+                    go_after(queue, first, name)
         _abi.check(self._lib.kda_plan_run(self._handle, forward, memory, size, queue))
         del owner  # lived until the kernels were enqueued

@@ -7,13 +7,22 @@ Taken, in this order: torch tensors, ``__cuda_array_interface__`` (CuPy, Numba, 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple, Optional
+from typing import Any, Mapping, NamedTuple, Optional
 
+from kda._streams import known_as
 from kda.problem import DType, Index
 
-__all__ = ["View", "view"]
+__all__ = ["View", "stream_named", "stream_of_interface", "view"]
 
-_TYPESTRS = {"<f4": "f32", "<f2": "f16", "<i4": "i32", "<i8": "i64"}
+# The interface has no name for bf16: ml_dtypes and torch call it void, others an unsigned integer.
+_BF16_TYPESTRS = ("<V2", "|V2", "<u2")
+_TYPESTRS = {
+    "<f4": "f32",
+    "<f2": "f16",
+    "<i4": "i32",
+    "<i8": "i64",
+    **dict.fromkeys(_BF16_TYPESTRS, "bf16"),
+}
 _TORCH_TYPES = {
     "torch.float32": "f32",
     "torch.bfloat16": "bf16",
@@ -34,6 +43,7 @@ class View(NamedTuple):
     strides: Optional[tuple[int, ...]]  # in elements; None: contiguous
     type: str  # a name of DType or Index; "": not said
     keep: Any
+    stream: Optional[int] = None  # whose work so far must be done first; None: it is, or is seen to
 
     def is_a(self, wanted: DType | Index) -> bool:
         return self.type in ("", wanted.name)
@@ -68,21 +78,43 @@ def _of_torch(name: str, tensor: Any) -> View:
     return View(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), kind, tensor)
 
 
+def stream_of_interface(name: str, interface: Mapping[str, Any]) -> Optional[int]:
+    """The stream on which it says that the tensor is ready, the default one as 0."""
+    stream: Optional[int] = interface.get("stream")
+    if stream == 0:
+        raise ValueError(
+            f"{name} has stream = 0 in its __cuda_array_interface__, which may be either default "
+            "stream; the protocol's numbers of them are 1 (legacy) and 2 (per thread)"
+        )
+    return None if stream is None else known_as(stream)
+
+
+def _has_memory_of_torch(tensor: Any) -> bool:
+    return hasattr(tensor, "data_ptr") and hasattr(tensor, "is_cuda")
+
+
+def stream_named(name: str, tensor: Any) -> Optional[int]:
+    """That stream of any tensor; None where it has no such interface or names none."""
+    if tensor is None or type(tensor) is int or _has_memory_of_torch(tensor):
+        return None
+    interface = getattr(tensor, "__cuda_array_interface__", None)
+    return None if interface is None else stream_of_interface(name, interface)
+
+
 def _of_interface(name: str, tensor: Any) -> View:
     interface = tensor.__cuda_array_interface__
     typestr = interface["typestr"]
     kind = _TYPESTRS.get(typestr)
-    size = int(typestr[2:])
-    if kind is None and size == 2:
-        kind = "bf16"  # the interface has no name for it; frameworks say '<V2' or '<u2'
     if kind is None:
         raise ValueError(f"{name} has the type {typestr}; known: {', '.join(_TYPESTRS)}")
+    size = int(typestr[2:])
     strides = interface.get("strides")
     if strides is not None:
         if any(stride % size for stride in strides):
             raise ValueError(f"{name} has strides of {strides} bytes, not whole elements of {size}")
         strides = tuple(stride // size for stride in strides)
-    return View(interface["data"][0] or 0, tuple(interface["shape"]), strides, kind, tensor)
+    stream = stream_of_interface(name, interface)
+    return View(interface["data"][0] or 0, tuple(interface["shape"]), strides, kind, tensor, stream)
 
 
 def _of_dlpack(name: str, tensor: Any, stream: int) -> View:
@@ -107,10 +139,14 @@ def _of_dlpack(name: str, tensor: Any, stream: int) -> View:
 
 
 def view(name: str, tensor: Any, stream: int = 0) -> View:
-    """`tensor` as kda sees it; work of its framework is ordered before `stream` where that asks."""
+    """`tensor` as kda sees it.
+
+    DLPack orders its framework's work before `stream`.  ``__cuda_array_interface__`` names a stream
+    of its own, View.stream, and the caller is the one to put its work before.
+    """
     if type(tensor) is int:
         return View(tensor, None, None, "", None)
-    if hasattr(tensor, "data_ptr") and hasattr(tensor, "is_cuda"):
+    if _has_memory_of_torch(tensor):
         return _of_torch(name, tensor)
     if hasattr(tensor, "__cuda_array_interface__"):
         return _of_interface(name, tensor)

@@ -22,9 +22,17 @@ from kda.torch._plans import bucket, plan_for
 from kda.torch._pool import Slots
 from kda.torch._tensors import DTYPES, INDICES, Tensors, check, repaired, rows_of
 
-# Private to torch, but what its own compiled code calls; the public forms cost microseconds.
-_current_stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
-_current_device: Callable[[], int] = torch._C._cuda_getDevice
+
+def _stream_by_name(index: int) -> int:
+    return torch.cuda.current_stream(index).cuda_stream
+
+
+# Private to torch, but what its own compiled code calls; the public forms cost microseconds.  A
+# torch without CUDA has these alone, and they say what is missing.
+_current_stream: Callable[[int], int] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", _stream_by_name
+)
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
 def _empty_by_name(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -82,10 +90,10 @@ class Ready:
 
     __slots__ = (
         "plan", "handle", "run", "index", "form", "pool", "repair", "repair_slots", "o", "state",
-        "workspace", "workspace_bytes",
+        "workspace", "workspace_bytes", "all_padding",
     )  # fmt: skip
 
-    plan: Optional[Plan]  # None: there is no sequence, so nothing to run
+    plan: Optional[Plan]  # None: there is no sequence or no slot, so nothing to run
     handle: ctypes.c_void_p
     run: Callable[..., int]
     index: int  # of the CUDA device
@@ -97,6 +105,7 @@ class Ready:
     state: Optional[Like]  # None: not wanted
     workspace: Optional[Like]  # None: not needed
     workspace_bytes: ctypes.c_size_t
+    all_padding: bool  # and no kernel to make o zero
 
 
 def _problem_of(
@@ -158,7 +167,9 @@ def prepare(rule: Rule, given: Tensors, final_state: bool, slots: Optional[Slots
     wanted = final_state and slots is None
     r.state = _like(states, rule.state_type) if wanted else None
     r.plan = None
-    if N < 1 or HV < 1:
+    no_slot = slots is not None and t.initial_state is not None and t.initial_state.shape[0] == 0
+    r.all_padding = no_slot and rule.paging.zero_padding
+    if N < 1 or HV < 1 or no_slot:
         return r
 
     r.plan = plan_for(_problem_of(rule, t, B * T, N, final_state, slots), r.index)
@@ -212,6 +223,8 @@ def launch(
     if state is None and r.state is not None:
         state = _empty(*r.state)
     if r.plan is None:
+        if r.all_padding:
+            o.zero_()
         return o, state
     if r.repair is not None:
         t = r.repair(Tensors(*t))

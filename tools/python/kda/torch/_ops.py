@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kda._same import Known, remember
 from kda.problem import Gate
@@ -49,6 +50,8 @@ _ready: Known[Ready] = {}  # of operators; eager calls have their own
 
 def ready_for(rule: Rule, t: Tensors, final_state: bool, slots: Optional[Slots] = None) -> Ready:
     """The Ready of such tensors, made at their first call."""
+    if forward_ad._current_level >= 0:  # of which compiled code that calls operators knows nothing
+        refuse_tangents("torch.ops.kda", t)
     there, outline = _tensors.given(t)
     named = None
     if slots is not None:
@@ -82,6 +85,26 @@ def refuse_gradients(name: str, t: Tensors) -> None:
                 f"{name}: {field} requires a gradient, and kda has no backward pass yet; call it "
                 "under torch.inference_mode() or torch.no_grad(), or train with "
                 "fla.ops.kda.chunk_kda"
+            )
+
+
+def refuse_tangents(
+    name: str,
+    tensors: tuple[Any, ...],
+    out: Optional[Tensor] = None,
+    final_state: Optional[Tensor] = None,
+) -> None:
+    """No silently dropped tangent of forward-mode differentiation, which no_grad leaves on.
+
+    For calls inside a level, `forward_ad._current_level >= 0`; others pay for comparing that.
+    """
+    fields = (*Tensors._fields[: len(tensors)], "out", "final_state")
+    for field, x in zip(fields, (*tensors, out, final_state)):
+        if x is not None and forward_ad.unpack_dual(x).tangent is not None:
+            raise NotImplementedError(
+                f"{name}: {field} carries a tangent, and kda has no forward-mode derivative; call "
+                "it outside of torch.func.jvp and forward_ad.dual_level(), or under "
+                "torch.inference_mode()"
             )
 
 

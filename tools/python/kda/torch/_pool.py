@@ -42,38 +42,52 @@ def problem_words(paging: Paging, slots: Slots) -> dict[str, Any]:
     }
 
 
-def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -> None:
-    """What the library cannot see of its pointers."""
-    slot = states[1:]
-    if pool.dtype not in (torch.float32, torch.bfloat16):
-        raise NotImplementedError(
-            f"the state pool is {pool.dtype}; kda keeps states in float32 or bfloat16"
-        )
-    if pool.dim() != 4 or tuple(pool.shape[1:]) != slot:
+def check_shape(pool: Tensor, states: tuple[int, ...]) -> None:
+    _, HV, *inner = states
+    if pool.dim() != 4 or list(pool.shape[1:]) != [HV, *inner]:
         raise ValueError(
-            f"the state pool is {list(pool.shape)}; it is [slots, {slot[0]}, {slot[1]}, {slot[2]}]"
+            f"the state pool is {list(pool.shape)}; it is [slots, {HV}, {inner[0]}, {inner[1]}]"
         )
-    if pool.shape[0] > 0 and not pool[0].is_contiguous():
-        raise ValueError(
-            f"the state pool has strides {list(pool.stride())}; each slot must be contiguous"
-        )
-    for name, x in slots._asdict().items():
+
+
+def check_slots(slots: Slots, device: torch.device, sequences: int) -> None:
+    """Of a pool on that device."""
+    for name, x in zip(Slots._fields, slots):
         if x is None:
             continue
-        if x.device != pool.device:
-            raise ValueError(f"{name} is on {x.device} and the pool on {pool.device}")
+        if x.device != device:
+            raise ValueError(f"{name} is on {x.device} and the pool on {device}")
         if x.dtype not in INDICES:
             what = "counts" if name == "committed_tokens" else "slot indices"
             raise ValueError(f"{name} is {x.dtype}; {what} are int32 or int64")
         table = name in ("indices", "checkpoints")
-        if x.dim() not in ((1, 2) if table else (1,)) or x.shape[0] != states[0]:
+        if x.dim() not in ((1, 2) if table else (1,)) or x.shape[0] != sequences:
             shape = "[N] or [N, columns]" if table else "[N]"
-            raise ValueError(f"{name} is {list(x.shape)}; it is {shape} with N = {states[0]}")
+            raise ValueError(f"{name} is {list(x.shape)}; it is {shape} with N = {sequences}")
+    if slots.indices.dim() == 2 and slots.indices.shape[1] == 0:
+        raise ValueError(
+            f"indices are {list(slots.indices.shape)}; each sequence has a slot, so they have a "
+            "column or more"
+        )
     if slots.num_accepted_tokens is not None and slots.indices.dim() != 2:
         raise ValueError(
             f"num_accepted_tokens needs a table of slots, one for the state after each token; "
             f"indices are {list(slots.indices.shape)}, not [N, columns]"
         )
+
+
+def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -> None:
+    """What the library cannot see of its pointers."""
+    if pool.dtype not in (torch.float32, torch.bfloat16):
+        raise NotImplementedError(
+            f"the state pool is {pool.dtype}; kda keeps states in float32 or bfloat16"
+        )
+    check_shape(pool, states)
+    if pool.shape[0] > 0 and not pool[0].is_contiguous():
+        raise ValueError(
+            f"the state pool has strides {list(pool.stride())}; each slot must be contiguous"
+        )
+    check_slots(slots, pool.device, states[0])
     choose = slots.num_accepted_tokens is not None and slots.initial_indices is not None
     if choose and slots.indices.shape[1] == 1:
         raise ValueError(

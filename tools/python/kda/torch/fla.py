@@ -12,6 +12,7 @@ import warnings
 from typing import Any, Optional
 
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kda._same import Known, remember
 from kda.torch import _call, _ops
@@ -42,6 +43,8 @@ def _run(
     cu_seqlens_cpu: Optional[Tensor] = None,
 ) -> tuple[Tensor, Optional[Tensor]]:
     """words and tensors are Words and Tensors, as plain tuples for speed."""
+    if forward_ad._current_level >= 0:
+        _ops.refuse_tangents(name, tensors)
     # Rows past the last sequence read as zeros, as FLA's callers expect.
     zeroed = tensors[8] is not None
     traced = _ops.is_traced(tensors[0])

@@ -11,6 +11,7 @@ from typing import Optional
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kda.problem import Gate
 from kda._same import Known, remember
@@ -108,6 +109,8 @@ def flash_kda_fwd(
         cu_seqlens: ``[N + 1]``, then ``B = 1``.
     """
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
+    if forward_ad._current_level >= 0:
+        _ops.refuse_tangents("flash_kda_fwd", tensors, out, final_state)
     traced = _ops.is_traced(q)
     if not traced:
         there, outline = given(tensors)

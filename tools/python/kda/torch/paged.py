@@ -10,11 +10,12 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
-from kda.torch._pool import Paging, Slots, need_one_slot
+from kda.torch._pool import Paging, Slots, check_shape, check_slots, need_one_slot
 from kda.torch._tensors import Tensors, check_out, given
 from kda.torch._words import Words, check, rule_of, said
 
@@ -34,6 +35,8 @@ def _run(
     words, tensors, slots and paging are the tuples of those names.
     """
     state = tensors[7]
+    if forward_ad._current_level >= 0:
+        _ops.refuse_tangents("fused_recurrent_kda_fwd", tensors, out)
     traced = _ops.is_traced(tensors[0])
     if not traced:
         there, outline = given(tensors)
@@ -172,18 +175,21 @@ def _gathered(
     pool: Tensor | None, shape: list[int], indices: Tensor, accepted: Tensor | None
 ) -> Any:
     """The states that sequences start from, float32 and apart from the pool, and their slots."""
+    if pool is not None:
+        check_shape(pool, tuple(shape))
+    device = indices.device if pool is None else pool.device
+    check_slots(Slots(indices, None, accepted, None), device, shape[0])
     first = indices if indices.dim() == 1 else indices[:, 0]
     if accepted is not None:
         column = (accepted.long() - 1).clamp(0, indices.shape[1] - 1)
         first = indices.gather(1, column[:, None]).squeeze(1)
-    count = 0 if pool is None else pool.shape[0]
     valid = first >= 0
     if pool is not None:
-        valid = valid & (first < count)
+        valid = valid & (first < pool.shape[0])
     rows = torch.where(valid, torch.arange(first.shape[0], device=first.device), -1)
-    if pool is None:
-        return torch.zeros(shape, dtype=torch.float32, device=indices.device), rows
-    chosen = pool[first.clamp(0, count - 1).long()].float()
+    if pool is None or pool.shape[0] == 0:
+        return torch.zeros(shape, dtype=torch.float32, device=device), rows
+    chosen = pool[first.clamp(0, pool.shape[0] - 1).long()].float()
     return chosen.masked_fill_(~valid[:, None, None, None], 0), rows
 
 

@@ -15,9 +15,11 @@ from typing import Optional
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kda import _abi
 from kda.torch._call import _current_stream
+from kda.torch._ops import refuse_tangents
 
 _library = torch.library.Library("kda_prefill", "DEF")
 _library.define(
@@ -58,6 +60,8 @@ def _forward(
             "kda_prefill: an input requires a gradient, and there is no backward pass; call it under "
             "torch.inference_mode() or torch.no_grad()"
         )
+    if forward_ad._current_level >= 0:
+        refuse_tangents("kda_prefill", (q, k, v, g, beta), o)
     if q.dim() != 4 or v.dim() != 4:
         raise ValueError(f"q is {list(q.shape)} and v {list(v.shape)}; both have four dimensions")
     if chunk_size < 1:
@@ -96,6 +100,8 @@ def _fill(
     u: Tensor,
     o: Tensor,
 ) -> None:
+    if forward_ad._current_level >= 0:  # compiled code comes here alone
+        refuse_tangents("kda_prefill", (q, k, v, g, beta), o)
     B, H, T, K = q.shape
     io = _abi.PrefillIO(
         *(x.data_ptr() for x in (q, k, v, g, beta, w, u, o)),
