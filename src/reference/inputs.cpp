@@ -207,7 +207,9 @@ Bytes make_beta(const Problem& p, std::int64_t tokens, const InputSpec& spec) {
   return rows_of(p.beta_type, rows_a_token(tokens, 1, spec), HV, [&](std::int64_t row, float* out) {
     if (p.beta_is_logit) normal_row(random, row, HV, out);
     for (int h = 0; h < HV; ++h) {
-      if (spec.beta)
+      if (spec.writes > 0 && row % 32 >= spec.writes)
+        out[h] = static_cast<float>(raw_beta(p, 0.0));
+      else if (spec.beta)
         out[h] = static_cast<float>(raw_beta(p, *spec.beta));
       else if (!p.beta_is_logit)
         out[h] = random.uniform(std::uint64_t(row) * HV + h);
@@ -244,6 +246,7 @@ std::string to_text(const InputSpec& spec) {
   if (spec.keys != KeyPattern::random)
     text += fmt::format(" keys={}", kKeyNames[static_cast<int>(spec.keys)]);
   if (spec.beta) text += fmt::format(" beta={:g}", *spec.beta);
+  if (spec.writes > 0) text += fmt::format(" writes={}/32", spec.writes);
   if (!spec.A_log) text += " no A_log";
   if (!spec.dt_bias) text += " no dt_bias";
   if (spec.A_log_value) text += fmt::format(" A_log={:g}", *spec.A_log_value);

@@ -43,6 +43,7 @@ struct InputSpec {
   int gate_position = 0, gate_period = 64;
   KeyPattern keys = KeyPattern::random;
   std::optional<double> beta;  // after activation; none: logits ~ N(0, 1), probabilities ~ U(0, 1)
+  std::int64_t writes = 0;  // tokens of every 32 that are written: beta of the others is 0; 0: all
   bool A_log = true, dt_bias = true;    // present, where the gate reads them
   std::optional<double> A_log_value;    // none: ~ U(0, 1)
   std::optional<double> dt_bias_value;  // none: as the gate pattern wants it

@@ -53,9 +53,11 @@ constexpr bool writes_twice(const Shape& shape) {
 constexpr int factor_parts(const Shape& shape) { return writes_twice(shape) ? 4 : 3; }
 
 // Ak and Aq are stored times this, so that a tiny beta does not make them subnormal in f16.  Both
-// stay below 8 where keys have unit length.
+// stay below 8 where keys have unit length; of other keys Ak has room up to 255, which steps that
+// do not make the state grow without bound are far from.
 constexpr float writer_scale(const Shape& shape) {
-  return shape.qkv_type == DType::f16 && shape.l2norm_qk ? 1024.0F : 1.0F;
+  if (shape.qkv_type != DType::f16) return 1.0F;
+  return shape.l2norm_qk || shape.qk_normalized ? 1024.0F : 256.0F;
 }
 
 // V columns a block of the recurrence holds: whole 16s for each of its warps.

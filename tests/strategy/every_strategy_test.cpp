@@ -111,6 +111,45 @@ std::vector<Trial> keys() {
   return out;
 }
 
+// Into no state, so that nothing hides what is written: by tiny betas, and by some whose writes
+// have decayed since.  Factors in f16 lost them: all of beta = 2e-8, an eighth of what had decayed
+// by e^-12.  (Of f16 tensors that is what their type holds.)
+std::vector<Trial> little() {
+  std::vector<Trial> out;
+  for (const std::string type : kTypes) {
+    const auto add = [&](const std::string& gate, const InputSpec& spec) {
+      for (const char* norm : {"l2norm=1 ", "beta_logit=0 beta_most_1=1 l2norm=0 qk_normalized=1 ",
+                               "beta_logit=0 l2norm=0 "}) {
+        const std::string words = qkv(type.c_str()) + "h0=0 ht=1 beta=f32 " + gate + norm;
+        out.push_back(trial(words, {96}, spec));
+        out.push_back(trial(words + "K=128 V=128", {75}, spec));
+      }
+    };
+    for (const double beta : {1e-4, 1e-5, 1e-6, 2e-8}) {
+      if (type == "f16" && beta < 1e-6) continue;
+      InputSpec spec;
+      spec.beta = beta;
+      spec.gate = reference::GatePattern::weak;
+      if (type == "f16") spec.v_scale = 100;  // else o is subnormal
+      for (const char* gate : {"gate=bounded ", "gate=log_decay g=f32 "}) add(gate, spec);
+    }
+    for (const double decay : {-0.2, -0.5, -0.7})
+      for (const int writes : {3, 8}) {
+        if (type == "f16" && decay < -0.2) continue;
+        InputSpec spec;
+        spec.beta = 0.5;
+        spec.writes = writes;
+        spec.gate = reference::GatePattern::constant;
+        spec.A_log = spec.dt_bias = false;
+        spec.gate_value = decay;
+        add("gate=log_decay g=f32 ", spec);
+        spec.gate_value = -std::log(-5 / decay - 1);  // the bounded gate's for it
+        add("gate=bounded ", spec);
+      }
+  }
+  return out;
+}
+
 std::vector<Trial> magnitudes() {
   std::vector<Trial> out;
   for (const char* type : kTypes)
@@ -134,4 +173,5 @@ KDA_SWEEP("options", options)
 KDA_SWEEP("states", states)
 KDA_SWEEP("groups", groups)
 KDA_SWEEP("keys and beta", keys)
+KDA_SWEEP("little written", little)
 KDA_SWEEP("magnitudes", magnitudes)

@@ -1,17 +1,18 @@
 // M diag(beta) of a chunk, M = (I + L)^-1, L = strictly lower beta_i k_i k_j, step by step: forward
 // substitution in f32 in each 8 x 8 diagonal block, then the blocks below; and the products that
-// this and Ak and Aq are made of.
+// this and Ak and Aq are made of.  All of M diag(beta) comes times strength_scale.
 #pragma once
 
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma.cuh"
+#include "ptx/mul_bf16x2.cuh"
 #include "ptx/stmatrix.cuh"
 #include "sm90/factors/sizes.cuh"
 #include "tile/operand.cuh"
 
 namespace kda {
 
-// M diag(beta) of half the tokens.
+// M diag(beta) of half the tokens, times strength_scale.
 using Inverse = tile::Shared<abi::DType::f16, half_tokens, half_tokens>;
 
 constexpr int lower_block = 72;  // floats of a diagonal 8 x 8 block, so that blocks meet all banks
@@ -28,9 +29,16 @@ KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
   ptx::mma_m16n8k16_f16(c[1], a, b + 2);
 }
 
+// c, which comes times 2^bits, rounded first, as half as many products do then.
+template <int bits>
 KDA_DEVICE void store_rounded(u32 address, const float (&c)[2][4]) {
-  const u32 r[4] = {Bf16::pack(c[0][0], c[0][1]), Bf16::pack(c[0][2], c[0][3]),
-                    Bf16::pack(c[1][0], c[1][1]), Bf16::pack(c[1][2], c[1][3])};
+  u32 r[4] = {Bf16::pack(c[0][0], c[0][1]), Bf16::pack(c[0][2], c[0][3]),
+              Bf16::pack(c[1][0], c[1][1]), Bf16::pack(c[1][2], c[1][3])};
+  if constexpr (bits != 0) {
+    constexpr u32 power = (127 - bits) << 7;  // 2^-bits
+#pragma unroll
+    for (int i = 0; i < 4; ++i) r[i] = ptx::mul_bf16x2(r[i], power | power << 16);
+  }
   ptx::stmatrix_x4(address, r);
 }
 
@@ -39,7 +47,9 @@ KDA_DEVICE uint4 operand(float4 left, float4 right) {
   return make_uint4(F16::pack(left.x, left.y), F16::pack(left.z, left.w),
                     F16::pack(right.x, right.y), F16::pack(right.z, right.w));
 }
-KDA_DEVICE float4 minus(float4 x) { return make_float4(-x.x, -x.y, -x.z, -x.w); }
+KDA_DEVICE float4 scaled(float4 x, float y) {
+  return make_float4(x.x * y, x.y * y, x.z * y, x.w * y);
+}
 
 // Of the diagonal block of q k of a half, lower and diagonal.
 KDA_DEVICE uint4 diagonal_operand(const tile::Lane& lane, float4 left, float2 right) {
@@ -75,7 +85,8 @@ KDA_DEVICE void invert_lower(const Inverse& m, const tile::Lane& lane, u32 kk) {
   ptx::mma_m16n8k8_f16(c, ptx::movmatrix_trans(at(0, 0)), 0, kk);
   float d[4] = {};
   ptx::mma_m16n8k8_f16(d, F16::pack(c[0], c[1]), 0, at(8, 8));
-  at(8, 0) = ptx::movmatrix_trans(F16::pack(-d[0], -d[1]));
+  constexpr float minus = -1 / strength_scale;
+  at(8, 0) = ptx::movmatrix_trans(F16::pack(minus * d[0], minus * d[1]));
 }
 
 // The block below the halves, (M diag(beta))21 = -(M22 diag(beta)) kk21 (M11 diag(beta)),
@@ -93,8 +104,10 @@ KDA_DEVICE uint4 invert_below(u32 first, u32 second, uint4 kk) {
                     F16::pack(x[1][0], x[1][1]), F16::pack(x[1][2], x[1][3])};
   float y[2][4] = {};
   multiply_f16(y, a, m22);
-  return make_uint4(F16::pack(y[0][0], y[0][1]), F16::pack(y[0][2], y[0][3]),
-                    F16::pack(y[1][0], y[1][1]), F16::pack(y[1][2], y[1][3]));
+  constexpr float one = 1 / strength_scale;
+  return make_uint4(
+      F16::pack(one * y[0][0], one * y[0][1]), F16::pack(one * y[0][2], one * y[0][3]),
+      F16::pack(one * y[1][0], one * y[1][1]), F16::pack(one * y[1][2], one * y[1][3]));
 }
 
 // From the first half's end to the chunk's: decay over the second of this lane's channels.

@@ -17,8 +17,8 @@ struct Scores : Decays {
 
   enum class Anchor { start, middle, none };
 
-  // The warp's slab: Kd and Qd in place of k and q, Kr (f16) in place of g, and its share of the
-  // scores' sums.  Without an anchor the diagonal blocks come ready, half h's with warp h.
+  // The warp's slab: Kd and Qd in place of k and q, Kr (f16, times key_scale) in place of g, and its
+  // share of the scores' sums, those below the halves times key_scale, too.  Without an anchor the diagonal blocks come ready, half h's with warp h.
   template <Anchor anchor>
   KDA_DEVICE void build(u32 buffer, const Diagonal& ready) const {
     const tile::Lane lane = this->lane();
@@ -48,7 +48,7 @@ struct Scores : Decays {
         ptx::ldmatrix_x4(q_raw, k_at + k_to_q);
         u32 k_up[4], k_down[4], q_up[4];    // from the anchor, and back to it
         u32 k_rows[4], q_rows[4];           // from the half's start
-        float2 k_in[4], q_in[4], k_out[4];  // from its start, to its end
+        float2 k_in[4], q_in[4], k_out[4];  // from its start, to its end times key_scale
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float2 d = *reinterpret_cast<const float2*>(
@@ -62,9 +62,10 @@ struct Scores : Decays {
             q_in[i] = times(q, up);
             const float2 kw = times(k, down);
             k_down[i] = Bf16::pack(kw.x, kw.y);
-            k_out[i] = times(kw, at(shared.whole[half], i));
+            k_out[i] = times(kw, times(at(shared.whole[half], i), key_scale));
           } else {
-            const float2 end = at(shared.whole_log[half], i);
+            float2 end = at(shared.whole_log[half], i);
+            end = make_float2(end.x + key_bits, end.y + key_bits);
             k_in[i] = times(k, exp2_of(d));
             q_in[i] = times(q, exp2_of(d));
             k_out[i] = times(k, exp2_of(make_float2(end.x - d.x, end.y - d.y)));

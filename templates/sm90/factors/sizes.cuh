@@ -42,4 +42,11 @@ constexpr int half_tokens = 16;
 using F16 = element<abi::DType::f16>;
 using Bf16 = element<abi::DType::bf16>;
 
+// M diag(beta), of entries up to 1, and Kr, up to abi::chunk::most_key, lie in f16 times 2^14 and
+// 2^15, so that neither a tiny beta nor what has decayed since is subnormal there.
+constexpr int strength_bits = 14;
+constexpr int key_bits = 15;
+constexpr float strength_scale = 1 << strength_bits;
+constexpr float key_scale = 1 << key_bits;
+
 }  // namespace kda

@@ -63,10 +63,14 @@ struct Solve : Group {
     return x;
   }
   // The block below of q k as an f16 A operand, and of k k what invert_below() takes: minus its
-  // transpose.
-  KDA_DEVICE uint4 qk_below() const { return operand(total_below(1, 0), total_below(1, 1)); }
+  // transpose.  Their sums come times key_scale.
+  KDA_DEVICE uint4 qk_below() const {
+    constexpr float one = 1 / key_scale;
+    return operand(scaled(total_below(1, 0), one), scaled(total_below(1, 1), one));
+  }
   KDA_DEVICE uint4 minus_kk_below() const {
-    const uint4 x = operand(minus(total_below(0, 0)), minus(total_below(0, 1)));
+    constexpr float minus = -1 / key_scale;
+    const uint4 x = operand(scaled(total_below(0, 0), minus), scaled(total_below(0, 1), minus));
     return make_uint4(x.x, x.z, x.y, x.w);
   }
 
@@ -77,7 +81,8 @@ struct Solve : Group {
 
   KDA_DEVICE Inverse inverse(int half) const { return Inverse(shared.inverse[half]); }
 
-  // M diag(beta) of `count` halves from `first_half` on; one warp, a lane a column.
+  // M diag(beta), times strength_scale, of `count` halves from `first_half` on; one warp, a lane a
+  // column.
   template <int count>
   KDA_DEVICE void invert(int first_half) const {
     const tile::Lane lane = this->lane();
@@ -105,11 +110,11 @@ struct Solve : Group {
     float x[8];
     substitute(x, shared.lower(block), column);
     const int first = block % 2 * 8;
-    const float beta = shared.beta[block * 8 + column];
+    const float strength = shared.beta[block * 8 + column] * strength_scale;
     if (l < 16 * count) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        inverse(block / 2)(first + i, first + column) = F16::from_float(x[i] * beta);
+        inverse(block / 2)(first + i, first + column) = F16::from_float(x[i] * strength);
       }
     }
     if (l < 8 * count) {
@@ -175,8 +180,8 @@ struct Solve : Group {
       }
       multiply_f16(low, below, kr[1][ks]);
       multiply_f16(high, second, kr[1][ks]);
-      store_rounded(place(image, 0, ks), low);
-      store_rounded(place(image, 1, ks), high);
+      store_rounded<strength_bits + key_bits>(place(image, 0, ks), low);
+      store_rounded<strength_bits + key_bits>(place(image, 1, ks), high);
     }
   }
 
@@ -200,10 +205,10 @@ struct Solve : Group {
       const u32 b2[4] = {m.x, m.z, m.y, m.w};
       multiply_f16(c, a2, b2);
     }
-    store_rounded(block(part == 1 ? 0 : 16, part == 3 ? 16 : 0), c);
+    store_rounded<strength_bits>(block(part == 1 ? 0 : 16, part == 3 ? 16 : 0), c);
     if (part == 1) {
       const float zero[2][4] = {};
-      store_rounded(block(0, 16), zero);
+      store_rounded<0>(block(0, 16), zero);
     }
   }
 

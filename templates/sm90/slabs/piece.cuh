@@ -53,7 +53,7 @@ class Piece {
  public:
   u32 k[4], q[4];   // from the half's start, as operands
   u32 k_down[4];    // back to it
-  float2 k_out[4];  // k to its end
+  float2 k_out[4];  // k to its end, times key_scale
   float2 whole[2];  // decay over the half, where the lane has its last token
 
   // Of raw rows; k_unit and q_unit make those of the two tokens of length one.
@@ -66,7 +66,8 @@ class Piece {
     }
     whole[0] = up[1];
     whole[1] = up[3];
-    const float2 end[2] = {of_last(lane, up[1]), of_last(lane, up[3])};
+    const float2 end[2] = {times(of_last(lane, up[1]), key_scale),
+                           times(of_last(lane, up[3]), key_scale)};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float2 down = exp2_of(make_float2(-d[i / 2][i % 2 * 2], -d[i / 2][i % 2 * 2 + 1]));

@@ -87,7 +87,9 @@ struct Solve : Rows {
       q[half] = diagonal_operand(lane(), plus(qk.half[half][0], other.left[half][own]),
                                  plus_right(qk.half[half][1], other.right[half][own]));
     }
-    q[2] = operand(plus(qk.below[0], other.below[0][own]), plus(qk.below[1], other.below[1][own]));
+    constexpr float one = 1 / key_scale;
+    q[2] = operand(scaled(plus(qk.below[0], other.below[0][own]), one),
+                   scaled(plus(qk.below[1], other.below[1][own]), one));
   }
 
   // What invert_below() takes of k k: minus the transpose of the block below.
@@ -95,13 +97,14 @@ struct Solve : Rows {
     const Share& other = scratch().kk;
     const float4 x = plus(kk.below[0], other.below[0][own]);
     const float4 y = plus(kk.below[1], other.below[1][own]);
-    const uint4 m = operand(minus(x), minus(y));
+    constexpr float minus = -1 / key_scale;
+    const uint4 m = operand(scaled(x, minus), scaled(y, minus));
     return make_uint4(m.x, m.z, m.y, m.w);
   }
 
   KDA_DEVICE Inverse inverse(int half) const { return Inverse(scratch().inverse[half]); }
 
-  // M diag(beta) of both halves; one warp, a lane a column.
+  // M diag(beta), times strength_scale, of both halves; one warp, a lane a column.
   KDA_DEVICE void invert(const Scores& kk) const {
     const tile::Lane lane = this->lane();
     const Share& other = scratch().kk;
@@ -134,7 +137,7 @@ struct Solve : Rows {
     substitute(x, scratch().lowers[block], static_cast<int>(column));
     const Inverse own_half = inverse(static_cast<int>(block / 2));
     const u32 first = block % 2 * 8;
-    const float strength = beta[own];
+    const float strength = beta[own] * strength_scale;
 #pragma unroll
     for (int i = 0; i < 8; ++i)
       own_half(first + i, first + column) = F16::from_float(x[i] * strength);
@@ -183,10 +186,12 @@ struct Solve : Rows {
 #pragma unroll
     for (int ks = 0; ks < steps; ++ks) {
       multiply_f16(low[ks], lower, kr[1][ks]);
-      store_rounded((at ^ ks * 32) + further, high[ks]);
+      store_rounded<strength_bits + key_bits>((at ^ ks * 32) + further, high[ks]);
     }
 #pragma unroll
-    for (int ks = 0; ks < steps; ++ks) store_rounded(at ^ ks * 32, low[ks]);
+    for (int ks = 0; ks < steps; ++ks) {
+      store_rounded<strength_bits + key_bits>(at ^ ks * 32, low[ks]);
+    }
   }
 
   // Aq[i, m] = beta_m sum_j qk[i, j] M[j, m]; one warp.
@@ -209,9 +214,9 @@ struct Solve : Rows {
     multiply_f16(lower_block, a[2], first);
     multiply_f16(diagonal, a[1], second);
     multiply_f16(lower_block, a[1], lower);
-    store_rounded(block(0, 0), upper_block);
-    store_rounded(block(16, 16), diagonal);
-    store_rounded(block(16, 0), lower_block);
+    store_rounded<strength_bits>(block(0, 0), upper_block);
+    store_rounded<strength_bits>(block(16, 16), diagonal);
+    store_rounded<strength_bits>(block(16, 0), lower_block);
   }
 };
 
