@@ -17,8 +17,9 @@ struct Scores : Decays {
 
   enum class Anchor { start, middle, none };
 
-  // The warp's slab: Kd and Qd in place of k and q, Kr (f16, times key_scale) in place of g, and its
-  // share of the scores' sums, those below the halves times key_scale, too.  Without an anchor the diagonal blocks come ready, half h's with warp h.
+  // The warp's slab: Kd and Qd in place of k and q, Kr (f16, times key_scale) in place of g, and
+  // its share of the scores' sums, those below the halves times key_scale, too.  Without an anchor
+  // the diagonal blocks come ready, half h's with warp h.
   template <Anchor anchor>
   KDA_DEVICE void build(u32 buffer, const Diagonal& ready) const {
     const tile::Lane lane = this->lane();
