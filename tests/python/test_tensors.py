@@ -6,7 +6,7 @@ import pytest
 from support import Array, Exporter
 
 from kda import DType
-from kda.tensors import view
+from kda.tensors import stream_named, view
 
 
 def test_cuda_array_interface():
@@ -49,6 +49,19 @@ def test_dlpack():
         view("x", Exporter((5,), None, code=2, bits=32, device=1))
     with pytest.raises(ValueError, match="64 bits"):
         view("x", Exporter((5,), None, code=2, bits=64))
+
+
+# The bug: JAX raises no AttributeError for the interface of a bf16 array, so its DLPack was not
+# asked, and no array of it could be passed.
+def test_an_interface_that_refuses_leaves_dlpack():
+    class Refusing(Exporter):
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("INVALID_ARGUMENT: not supported for bfloat16 buffers.")
+
+    exporter = Refusing((2, 3, 4), (12, 4, 1), code=4, bits=16)
+    assert view("x", exporter, stream=7).type == "bf16"
+    assert stream_named("x", exporter) is None
 
 
 def test_addresses_and_what_is_no_tensor():

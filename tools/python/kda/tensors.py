@@ -93,16 +93,24 @@ def _has_memory_of_torch(tensor: Any) -> bool:
     return hasattr(tensor, "data_ptr") and hasattr(tensor, "is_cuda")
 
 
+def _interface_of(tensor: Any) -> Optional[Mapping[str, Any]]:
+    """Its ``__cuda_array_interface__``, if it has one."""
+    try:
+        interface: Mapping[str, Any] = tensor.__cuda_array_interface__
+    except Exception:  # JAX refuses it of bf16 by an error of its own; DLPack it gives
+        return None
+    return interface
+
+
 def stream_named(name: str, tensor: Any) -> Optional[int]:
     """That stream of any tensor; None where it has no such interface or names none."""
     if tensor is None or type(tensor) is int or _has_memory_of_torch(tensor):
         return None
-    interface = getattr(tensor, "__cuda_array_interface__", None)
+    interface = _interface_of(tensor)
     return None if interface is None else stream_of_interface(name, interface)
 
 
-def _of_interface(name: str, tensor: Any) -> View:
-    interface = tensor.__cuda_array_interface__
+def _of_interface(name: str, tensor: Any, interface: Mapping[str, Any]) -> View:
     typestr = interface["typestr"]
     kind = _TYPESTRS.get(typestr)
     if kind is None:
@@ -148,8 +156,9 @@ def view(name: str, tensor: Any, stream: int = 0) -> View:
         return View(tensor, None, None, "", None)
     if _has_memory_of_torch(tensor):
         return _of_torch(name, tensor)
-    if hasattr(tensor, "__cuda_array_interface__"):
-        return _of_interface(name, tensor)
+    interface = _interface_of(tensor)
+    if interface is not None:
+        return _of_interface(name, tensor, interface)
     if hasattr(tensor, "__dlpack__"):
         return _of_dlpack(name, tensor, stream)
     raise TypeError(
