@@ -2,6 +2,7 @@
 // the parent nobody would ever let go.
 #pragma once
 
+#include <memory>
 #include <mutex>
 
 namespace kda::base {
@@ -27,12 +28,11 @@ class ForkMutex {
   ForkMutex(const ForkMutex&) = delete;
   ForkMutex& operator=(const ForkMutex&) = delete;
 
-  void lock() { mutex_.lock(); }
-  void unlock() { mutex_.unlock(); }
+  void lock() { mutex_->lock(); }
+  void unlock() { mutex_->unlock(); }
 
  private:
-  std::mutex mutex_;
-  ForkRank rank_;
+  std::shared_ptr<std::mutex> mutex_;  // a fork may be about to take it where this ends
 };
 
 // How many forks lie between this process and the one that loaded the library.  What threads of the

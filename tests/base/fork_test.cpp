@@ -1,5 +1,7 @@
 #include "base/fork.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -33,6 +35,31 @@ TEST_CASE("a mutex that a thread holds at a fork is free in the child") {
   }
   stop = true;
   holder.join();
+}
+
+// The bug: a fork held the list of mutexes while it waited for one of them, whose holder made its
+// first of another kind, for which it wanted the list: both waited for ever (the first plan of one
+// thread beside a fork of another).
+TEST_CASE("a mutex may be made where another is held, whoever forks") {
+  ::alarm(60);
+  for (int i = 0; i < 20; ++i) {
+    ForkMutex outer(ForkRank::toolchain);
+    std::atomic<bool> holds = false;
+    std::thread holder([&] {
+      const std::lock_guard one(outer);
+      holds = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ForkMutex inner(ForkRank::nvrtc);
+      const std::lock_guard two(inner);
+    });
+    while (!holds) std::this_thread::yield();
+    CHECK(in_child([&] {
+            const std::lock_guard one(outer);
+            return 0;
+          }) == 0);
+    holder.join();
+  }
+  ::alarm(0);
 }
 
 TEST_CASE("a child knows that it is one") {
