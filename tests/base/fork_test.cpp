@@ -44,19 +44,23 @@ TEST_CASE("a mutex may be made where another is held, whoever forks") {
   ::alarm(60);
   for (int i = 0; i < 20; ++i) {
     ForkMutex outer(ForkRank::toolchain);
-    std::atomic<bool> holds = false;
+    std::atomic<bool> holds = false, forked = false;
     std::thread holder([&] {
-      const std::lock_guard one(outer);
-      holds = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      ForkMutex inner(ForkRank::nvrtc);
-      const std::lock_guard two(inner);
+      {
+        const std::lock_guard one(outer);
+        holds = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        ForkMutex inner(ForkRank::nvrtc);
+        const std::lock_guard two(inner);
+      }
+      while (!forked) std::this_thread::yield();
     });
     while (!holds) std::this_thread::yield();
     CHECK(in_child([&] {
             const std::lock_guard one(outer);
             return 0;
           }) == 0);
+    forked = true;
     holder.join();
   }
   ::alarm(0);
