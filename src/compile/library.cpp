@@ -182,7 +182,10 @@ class Search {
       if (!nvrtc) continue;
       nvrtc->build = probe(*nvrtc);
       if (!nvrtc->build.empty()) return nvrtc;
-      note(name, "does not compile an empty program, or does not sign what it compiles");
+      constexpr const char* why =
+          "does not compile an empty program, or does not sign what it compiles";
+      base::log::info(fmt::format("{} {}; looking on", nvrtc->path, why));
+      note(name, why);
     }
     return nullptr;
   }

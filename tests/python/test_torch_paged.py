@@ -234,16 +234,29 @@ def test_only_what_the_library_would_refuse_is_copied():
     assert _pool.repaired(slots).committed_tokens.tolist() == [2**31 - 1, -1]
 
 
-@pytest.mark.parametrize("drafts, commits", [(False, False), (True, False), (False, True)])
-def test_a_call_is_one_operator(drafts, commits):
+@pytest.fixture
+def graphs():
+    """Of what `kept` has compiled."""
     torch.compiler.reset()
-    graphs = []
+    return []
 
+
+def kept(graphs):
     def keep(graph, _):
         graphs.append(graph)
         return graph.forward
 
-    @torch.compile(fullgraph=True, backend=keep)
+    return torch.compile(fullgraph=True, backend=keep)
+
+
+def operators(graphs):
+    assert len(graphs) == 1
+    return [str(n.target) for n in graphs[0].graph.nodes if "kda" in str(n.target)]
+
+
+@pytest.mark.parametrize("drafts, commits", [(False, False), (True, False), (False, True)])
+def test_a_call_is_one_operator(graphs, drafts, commits):
+    @kept(graphs)
     def layer(x, pool, slots, accepted, committed):
         o, state = fused_recurrent_kda(
             *x,
@@ -261,19 +274,11 @@ def test_a_call_is_one_operator(drafts, commits):
         committed = TWO.to("meta") if commits else None
         o, state = layer(x, POOL.to("meta"), slots.to("meta"), accepted, committed)
     assert o.shape == (2, 3, 2, 16) and state.shape == POOL.shape
-    targets = [str(n.target) for n in graphs[0].graph.nodes if "kda" in str(n.target)]
-    assert len(graphs) == 1 and targets == ["kda.paged"]
+    assert operators(graphs) == ["kda.paged"]
 
 
-def test_a_call_that_leaves_its_pool_is_one_operator():
-    torch.compiler.reset()
-    graphs = []
-
-    def keep(graph, _):
-        graphs.append(graph)
-        return graph.forward
-
-    @torch.compile(fullgraph=True, backend=keep)
+def test_a_call_that_leaves_its_pool_is_one_operator(graphs):
+    @kept(graphs)
     def layer(x, pool, slots, accepted):
         return fused_recurrent_kda_fwd(
             *x, initial_state=pool, ssm_state_indices=slots, num_accepted_tokens=accepted,
@@ -287,5 +292,4 @@ def test_a_call_that_leaves_its_pool_is_one_operator():
             given = (y if y is None else y.to("meta") for y in (pool, slots, accepted))
             o, state = layer(x, *given)
         assert o.shape == (2, 3, 2, 16) and state.shape == STATES
-        targets = [str(n.target) for n in graphs[0].graph.nodes if "kda" in str(n.target)]
-        assert len(graphs) == 1 and targets == ["kda.paged"]
+        assert operators(graphs) == ["kda.paged"]
