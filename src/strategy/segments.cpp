@@ -26,8 +26,12 @@ using compose::Launch;
 using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
-  if (problem.state_pool) return {Code::unsupported, "strategy segments: no state pools"};
   if (Status status = check_kept_states("segments", problem); !status) return status;
+  if (problem.checkpoint_tokens > 0) {
+    return {Code::unsupported,
+            "strategy segments: no checkpoints, as states within a segment are not known "
+            "(chunk_wgmma and fused leave them)"};
+  }
   if (device.major != 9) {
     return {Code::unsupported,
             fmt::format("strategy segments: {} has compute capability {}.{}; wgmma is 9.0's",

@@ -40,6 +40,9 @@ constexpr std::array<const Strategy*, 3> kWays = {&fused, &chunk_wgmma, &segment
 // kernels.
 constexpr double kLookMicroseconds = 8.0;
 
+// What a kernel before both ways takes by itself.
+constexpr double kKeepMicroseconds = 3.0;
+
 Problem promised(const Problem& problem) {
   Problem sure = problem;
   sure.beta_at_most_one = !problem.beta_is_logit;
@@ -56,9 +59,10 @@ Status applicable(const Problem& problem, const device::Device& device) {
         "no promise of them (beta_is_logit and beta_at_most_one = false, or l2norm_qk and "
         "qk_normalized)"};
   }
-  if (problem.state_pool || is_mixed(problem)) {
-    return {Code::unsupported,
-            "strategy unit_steps: no state pools or mixed_lengths, as a run may begin again"};
+  if (is_mixed(problem)) {
+    return {
+        Code::unsupported,
+        "strategy unit_steps: no mixed_lengths, whose short sequences have a stage of their own"};
   }
   if (!prepares_by_group(promised(problem), device, abi::factors::chunk)) {
     return {Code::unsupported,
@@ -91,10 +95,19 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   return tunable::values_of(tuning, abi::unit_steps::tunables);
 }
 
-// Whether a run's final states lie where its initial ones do, which are needed to begin again; else
-// they lie apart (problem/check.cpp).
-bool is_in_place(const Forward& forward) {
-  return forward.initial_state != nullptr && forward.initial_state == forward.final_state;
+// To begin again a run needs its initial states as they were.  In plain tensors final states may
+// lie over all of them, and go elsewhere until it is known whether it does; else they lie apart
+// (problem/check.cpp).
+bool may_lie_over(const Problem& problem) {
+  return !problem.state_pool && problem.initial_state && problem.final_state;
+}
+bool lies_over(const Problem& problem, const Forward& forward) {
+  return may_lie_over(problem) && forward.initial_state == forward.final_state;
+}
+
+// In a pool any slot that is written may be one that a sequence begins from, so all those are kept.
+bool keeps_states(const Problem& problem) {
+  return problem.state_pool && problem.initial_state && problem.final_state;
 }
 
 // Of one sequence.
@@ -102,11 +115,43 @@ std::size_t state_bytes(const Problem& problem) {
   return static_cast<std::size_t>(problem::slot_elements(problem) *
                                   abi::bytes_of(problem::shape_of(problem).state_type));
 }
+// Of the most that a run has.
+std::size_t states_bytes(const Problem& problem) {
+  return state_bytes(problem) * static_cast<std::size_t>(problem.max_sequences);
+}
 
-// Final states that would lie over initial ones go to `apart` in the workspace.
-compose::Stage first_way(compose::Stage stage, std::size_t apart) {
-  stage.bind = [apart, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
-    if (!is_in_place(run.forward)) {
+// Where in the workspace a second way finds what it wants to know.
+struct Places {
+  std::size_t found;  // words of what looked
+  std::size_t apart;  // final states that would lie over initial ones
+  std::size_t kept;   // initial states of a pool
+  bool keeps;
+};
+
+compose::Stage keep_stage(const Problem& problem, const device::Device& device, std::size_t kept) {
+  compose::Stage stage;
+  stage.name = "keep";
+  stage.file = "unit_steps/keep.cu";
+  stage.entry = "kda_unit_steps_keep";
+  stage.prelude = compose::prelude(problem::shape_of(problem), {});
+  stage.threads = abi::unit_steps::keep_threads;
+  // Eight blocks have all threads of a multiprocessor.
+  const auto most = std::uint64_t{8} * static_cast<unsigned>(std::max(device.multiprocessors, 1));
+  stage.bind = [problem, most, kept](const Run& run, Launch& launch) {
+    const std::uint64_t parts = std::uint64_t{abi::unit_steps::keep_parts} *
+                                static_cast<unsigned>(problem.value_heads) *
+                                static_cast<unsigned>(run.forward.sequences);
+    launch.grid[0] = static_cast<unsigned>(std::min(parts, most));
+    launch.set(abi::unit_steps::KeepArgs{.in = problem::inputs_of(problem, run.forward),
+                                         .out = problem::outputs_of(problem, run.forward),
+                                         .kept = run.workspace + kept});
+  };
+  return stage;
+}
+
+compose::Stage first_way(compose::Stage stage, const Problem& problem, std::size_t apart) {
+  stage.bind = [problem, apart, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
+    if (!lies_over(problem, run.forward)) {
       bind(run, launch);
       return;
     }
@@ -127,28 +172,23 @@ compose::Stage look_stage(const Problem& problem, std::size_t found) {
   stage.bind = [problem, found](const Run& run, Launch& launch) {
     launch.grid[0] = abi::unit_steps::blocks;
     launch.set(abi::unit_steps::Args{.in = problem::inputs_of(problem, run.forward),
-                                     .o = problem::outputs_of(problem, run.forward).o,
+                                     .out = problem::outputs_of(problem, run.forward),
                                      .found = reinterpret_cast<unsigned*>(run.workspace + found)});
   };
   return stage;
 }
 
-// Where in the workspace a second way finds what it wants to know.
-struct Places {
-  std::size_t found;  // words of what looked
-  std::size_t apart;  // final states of a run in place
-};
-
 // A kernel whose blocks end at once where nothing was found.
 template <class Args, class Then>
-compose::Stage guarded(compose::Stage stage, std::size_t found, Then then) {
+compose::Stage guarded(compose::Stage stage, const Places& places, Then then) {
   stage.name += "_again";
   stage.prelude += "#define KDA_GUARDED 1\n";
-  stage.bind = [found, then, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
+  stage.bind = [places, then, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
     bind(run, launch);
     abi::Guarded<Args> given;
     std::memcpy(&given.args, launch.args, sizeof given.args);
-    given.found = reinterpret_cast<const unsigned*>(run.workspace + found);
+    given.found = reinterpret_cast<const unsigned*>(run.workspace + places.found);
+    if (places.keeps) given.kept = run.workspace + places.kept;
     then(run, launch, given.instead);
     launch.set(given);
   };
@@ -159,22 +199,22 @@ compose::Stage guarded(compose::Stage stage, std::size_t found, Then then) {
 // left apart.
 compose::Stage prepare_again(compose::Stage stage, const Problem& problem, const Places& places,
                              unsigned most) {
-  const auto then = [most, apart = places.apart, bytes = state_bytes(problem)](
-                        const Run& run, Launch& launch, abi::Move& instead) {
+  const auto then = [problem, most, apart = places.apart](const Run& run, Launch& launch,
+                                                          abi::Move& instead) {
     if (launch.grid[0] == 0) return;
     const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1];
     launch.grid[0] = static_cast<unsigned>(std::min<std::uint64_t>(blocks, most));
     launch.grid[1] = 1;
-    if (!is_in_place(run.forward)) return;
+    if (!lies_over(problem, run.forward)) return;
     instead = {.from = run.workspace + apart,
                .to = run.forward.final_state,
-               .bytes = static_cast<long long>(bytes) * run.forward.sequences};
+               .bytes = static_cast<long long>(state_bytes(problem)) * run.forward.sequences};
   };
-  return guarded<abi::chunk::PrepareArgs>(std::move(stage), places.found, then);
+  return guarded<abi::chunk::PrepareArgs>(std::move(stage), places, then);
 }
 
 compose::Stage recurrence_again(compose::Stage stage, const Places& places) {
-  return guarded<abi::chunk_wgmma::Args>(std::move(stage), places.found,
+  return guarded<abi::chunk_wgmma::Args>(std::move(stage), places,
                                          [](const Run&, Launch&, abi::Move&) {});
 }
 
@@ -196,18 +236,17 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   // Never both at once, so what they work in is the same memory.
   compose::Workspace workspace;
   workspace.take(std::max(first->workspace_bytes, again->workspace_bytes));
-  const bool may_be_in_place = problem.initial_state && problem.final_state;
-  const Places places = {
-      .found = workspace.take(abi::guard_words * sizeof(unsigned)),
-      .apart = workspace.take(may_be_in_place ? state_bytes(problem) *
-                                                    static_cast<std::size_t>(problem.max_sequences)
-                                              : 0)};
+  const Places places = {.found = workspace.take(abi::guard_words * sizeof(unsigned)),
+                         .apart = workspace.take(may_lie_over(problem) ? states_bytes(problem) : 0),
+                         .kept = workspace.take(keeps_states(problem) ? states_bytes(problem) : 0),
+                         .keeps = keeps_states(problem)};
   compose::Recipe recipe;
   recipe.strategy = "unit_steps";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
+  if (keeps_states(problem)) recipe.stages.push_back(keep_stage(problem, device, places.kept));
   for (compose::Stage& stage : first->stages) {
-    recipe.stages.push_back(first_way(std::move(stage), places.apart));
+    recipe.stages.push_back(first_way(std::move(stage), problem, places.apart));
   }
   recipe.stages.push_back(look_stage(problem, places.found));
   const auto resident = static_cast<unsigned>(std::max(device.multiprocessors, 1));
@@ -219,8 +258,14 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::unit_steps::tunables);
-  return kLookMicroseconds + way_microseconds(promised(problem), device,
-                                              *kWays.at(static_cast<std::size_t>(tuning.by - 1)));
+  const double first = way_microseconds(promised(problem), device,
+                                        *kWays.at(static_cast<std::size_t>(tuning.by - 1)));
+  // States that are kept or moved are read and written once more.
+  const double moved = may_lie_over(problem) || keeps_states(problem)
+                           ? 2e6 * static_cast<double>(states_bytes(problem)) /
+                                 std::max(device.memory_bandwidth, 1e9)
+                           : 0.0;
+  return first + moved + kLookMicroseconds + (keeps_states(problem) ? kKeepMicroseconds : 0.0);
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ struct Guarded {
   Args args;
   const unsigned* found = nullptr;  // [guard_words], not 0 where something was
   Move instead;                     // by the kernel that asks for it
+  // [N, HV, K, V] or [N, HV, V, K]: what sequences in a pool began from, where the kernel before
+  // may have written over it; or null.
+  const void* kept = nullptr;
 };
 
 }  // namespace kda::abi

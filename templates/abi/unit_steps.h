@@ -21,8 +21,19 @@ inline constexpr Tunable<Tuning> tunables[] = {
 
 struct Args {
   Inputs in;
-  Tensor o;                   // what the first way wrote
+  Outputs out;                // what the first way wrote
   unsigned* found = nullptr;  // [blocks], 1 where an output is NaN
+};
+
+// Of the kernel that keeps what a run of a pool begins from, as a run again would find its slots
+// written: threads a block, and the parts of a head's state that blocks take in turn.
+constexpr int keep_threads = 256;
+constexpr int keep_parts = 4;
+
+struct KeepArgs {
+  Inputs in;
+  Outputs out;
+  void* kept = nullptr;  // [N, HV, K, V] or [N, HV, V, K] as the pool has it; on 16 bytes
 };
 
 }  // namespace kda::abi::unit_steps

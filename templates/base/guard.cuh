@@ -2,6 +2,7 @@
 #pragma once
 
 #include "abi/guard.h"
+#include "base/move.cuh"
 #include "base/types.cuh"
 
 #ifndef KDA_GUARDED
@@ -47,13 +48,17 @@ KDA_DEVICE void move_instead(const abi::Guarded<Args>& given) {
   const abi::Move& move = given.instead;
   const i64 first = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
   const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
-  const i64 units = reinterpret_cast<u64>(move.to) % 16 == 0 ? move.bytes / 16 : 0;
-  for (i64 i = first; i < units; i += step) {
-    static_cast<uint4*>(move.to)[i] = static_cast<const uint4*>(move.from)[i];
-  }
-  for (i64 i = units * 8 + first; i < move.bytes / 2; i += step) {
-    static_cast<u16*>(move.to)[i] = static_cast<const u16*>(move.from)[i];
-  }
+  move_bytes(move.to, move.from, move.bytes, first, step);
+}
+
+// Where states of a pool were kept.
+template <class Args>
+KDA_DEVICE const void* kept_states(const Args&) {
+  return nullptr;
+}
+template <class Args>
+KDA_DEVICE const void* kept_states(const abi::Guarded<Args>& given) {
+  return given.kept;
 }
 
 }  // namespace kda

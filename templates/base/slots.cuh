@@ -84,6 +84,10 @@ struct Slots {
                                 int head) {
     return static_cast<Storage*>(out.final_state) + offset(out, in, slot, head);
   }
+  // And in a plain tensor of them, a row a sequence.
+  static KDA_DEVICE i64 in_row(const abi::Inputs& in, int n, int head) {
+    return (static_cast<i64>(n) * in.value_heads + head) * head_elements;
+  }
 
   static KDA_DEVICE i64 load(const void* data, i64 at) {
     return load_index<shape.slot_index_type>(data, at);

@@ -13,6 +13,7 @@
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "support/device_memory.hpp"
+#include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
 #include "support/trials.hpp"
 #include "support/words.hpp"
@@ -236,6 +237,8 @@ TEST_CASE("segments refuses what it does not serve, naming it", "[strategy]") {
   refused(segments.applicable(problem_in_words("H=4 qkv=f16 scale=100"), h200()), "scale = 100");
   refused(segments.applicable(problem_in_words("H=4 qkv=f16 l2norm=0"), h200()),
           "l2norm_qk = false");
+  refused(segments.applicable(problem_in_words("H=4 pool=1 ht=1 checkpoint=64"), h200()),
+          "no checkpoints");
   CHECK(segments.applicable(problem_in_words("H=4 qkv=bf16 scale=1e-4"), h200()));
   refused(compose_with(problem_in_words("H=4"),
                        {.chunk = 64, .prepare_threads = 512, .warpgroups = 1, .load_stages = 4})
@@ -254,6 +257,9 @@ TEST_CASE("few heads and long sequences are cut, others are not", "[strategy]") 
   CHECK(chosen("T=65536 H=8") == "segments");
   CHECK(chosen("T=8192 H=4") == "segments");
   CHECK(chosen("T=8192 H=8") == "segments");
+  // The gap: what an engine with four heads a device prefills took 110 us for 60, as no pool was
+  // served.
+  CHECK(chosen("T=8192 H=4 pool=1 h0=1 ht=1") == "segments");
   // The bug: the model knew of faster chains for chunk_wgmma alone, which took 75 us here for 67.
   CHECK(chosen("T=4096 H=8") == "segments");
   CHECK(chosen("T=8192 H=16") == "chunk_wgmma");
@@ -300,6 +306,52 @@ TEST_CASE("cut sequences in odd places", "[gpu][segments]") {
 
 // Where T has decayed to nothing, what tokens see of a state that is not finite is 0 times it, and
 // not 0.
+namespace {
+
+// States in slots: sequences that are padding in the midst of others, prefixes that several begin
+// from, sequences of no segment, one and many.
+std::vector<PoolTrial> pools() {
+  std::vector<PoolTrial> out;
+  for (const char* type : kServed) {
+    for (const char* words :
+         {"K=128 V=128 HV=4 ", "K=64 V=64 zero_padding=1 state=bf16 layout=key_first ",
+          "K=100 V=60 slots=i64 ", "K=128 V=200 HV=4 zero_padding=1 ", "K=128 V=128 h0=0 ",
+          "K=128 V=64 ht=0 "}) {
+      const bool starts = std::string(words).find("h0=0") == std::string::npos;
+      for (const std::vector<std::int64_t>& lengths :
+           {std::vector<std::int64_t>{64, 0, 300, 17, 129, 400, 33, 1},
+            std::vector<std::int64_t>(8, 130)}) {
+        const bool dense = lengths[0] == lengths[1];
+        PoolTrial one;
+        one.trial = trial(
+            std::string("pool=1 ") + all_types(type) + words + (dense ? "varlen=0" : "varlen=1"),
+            lengths);
+        one.slots = make_slots({.sequences = static_cast<int>(lengths.size()),
+                                .prefixes = starts && out.size() % 2 == 0,
+                                .seed = out.size()});
+        one.gap = out.size() % 3 == 1 ? 3 : out.size() % 3 == 2 ? 64 : 0;
+        one.row_gap = static_cast<int>(out.size() % 2);
+        out.push_back(one);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("cut sequences from and to pools", "[gpu][segments]") {
+  check_pools_on_device("cut pools", pools(), cuts());
+}
+
+TEST_CASE("cut sequences compose for pools", "[strategy]") {
+  const std::vector<Trial> trials = plain(pools());
+  const Tally tally = compose_only("cut pools", trials, "sm_90a", cuts());
+  CHECK(tally.failed == 0);
+  CHECK(tally.refused == 0);
+  CHECK(tally.passed > 0);
+}
+
 TEST_CASE("an infinite state stays so past the end of T", "[gpu][segments]") {
   if (!on_device()) return;
   const Gpu gpu;

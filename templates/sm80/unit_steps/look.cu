@@ -5,6 +5,7 @@
 #include "abi/shape.h"
 #include "abi/unit_steps.h"
 #include "base/element.cuh"
+#include "base/slots.cuh"
 #include "base/varlen.cuh"
 
 #ifndef KDA_SHAPE
@@ -26,7 +27,7 @@ KDA_DEVICE bool is_nan(float x) { return !(x == x); }
 extern "C" __global__ void __launch_bounds__(threads)
     kda_unit_steps_look(const __grid_constant__ abi::unit_steps::Args args) {
   const abi::Inputs& in = args.in;
-  const auto* o = static_cast<const storage<shape.qkv_type>*>(args.o.data);
+  const auto* o = static_cast<const storage<shape.qkv_type>*>(args.out.o.data);
   const i64 heads = static_cast<i64>(in.sequences) * in.value_heads;
   int found = 0;
   for (i64 i = static_cast<i64>(blockIdx.x) * threads + threadIdx.x; i < heads;
@@ -35,8 +36,9 @@ extern "C" __global__ void __launch_bounds__(threads)
     const int head = static_cast<int>(i % in.value_heads);
     const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
     if (sequence.length() == 0) continue;
-    const i64 last = offset_of<shape.varlen>(args.o, n, sequence.begin, head) +
-                     (sequence.length() - 1) * args.o.token;
+    if (shape.state_pool && Slots<shape>(args.out, n).padding) continue;  // whose outputs stay
+    const i64 last = offset_of<shape.varlen>(args.out.o, n, sequence.begin, head) +
+                     (sequence.length() - 1) * args.out.o.token;
 #pragma unroll 1
     for (int j = 0; j < tiles; ++j) {
       if (is_nan(element<shape.qkv_type>::to_float(o[last + j * tile]))) found = 1;

@@ -29,8 +29,23 @@ constexpr abi::Shape shape = KDA_SHAPE;
 constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
 using Chain = chunk_wgmma::Chain<shape, tune>;
 
+using Given = Guardable<abi::chunk_wgmma::Args>;
+
+// What a sequence that does not begin from zero begins from.
+KDA_DEVICE const Slots<shape>::Storage* start_of(const Given& given, const Slots<shape>& slots,
+                                                 const chunk_wgmma::Task& task) {
+  using Storage = Slots<shape>::Storage;
+  const abi::chunk::RecurrenceArgs& args = unguarded(given).chain;
+  if constexpr (guarded && shape.state_pool) {
+    const auto* kept = static_cast<const Storage*>(kept_states(given));
+    if (kept != nullptr) return kept + Slots<shape>::in_row(args.in, task.n, task.head);
+  }
+  return slots.start(args.out, args.in, task.head);
+}
+
 // From a sequence's state to its state after all chunks.
-KDA_DEVICE void walk(char* memory, const abi::chunk_wgmma::Args& all, chunk_wgmma::Task& task) {
+KDA_DEVICE void walk(char* memory, const Given& given, chunk_wgmma::Task& task) {
+  const abi::chunk_wgmma::Args& all = unguarded(given);
   const abi::chunk::RecurrenceArgs& args = all.chain;
   const abi::Inputs& in = args.in;
   task.sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, task.n);
@@ -70,7 +85,7 @@ KDA_DEVICE void walk(char* memory, const abi::chunk_wgmma::Args& all, chunk_wgmm
     Chain::State state;
     if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
     if (slots.has_start()) {
-      state.load_paired(slots.start(args.out, in, task.head), value0());
+      state.load_paired(start_of(given, slots, task), value0());
     } else {
       state.clear();
     }
@@ -92,15 +107,13 @@ KDA_DEVICE void walk(char* memory, const abi::chunk_wgmma::Args& all, chunk_wgmm
 }
 
 extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
-    kda_chunk_wgmma_recurrence(const __grid_constant__ Guardable<abi::chunk_wgmma::Args> given) {
+    kda_chunk_wgmma_recurrence(const __grid_constant__ Given given) {
   extern __shared__ __align__(1024) char memory[];
   if (stays_out(given)) {
     ptx::wait_for_previous();  // the run ends no sooner than what moves its states
     return;
   }
-  const abi::chunk_wgmma::Args& args = unguarded(given);
-
-  const abi::Inputs& in = args.chain.in;
+  const abi::Inputs& in = unguarded(given).chain.in;
   const auto part = [&](u32 number) {  // of all (sequence, value head, shard)
     chunk_wgmma::Task task;
     task.value0 = static_cast<int>(number % Chain::shards) * Chain::columns;
@@ -115,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     if (in.tokens == 0) ptx::wait_for_previous();
     // The next run's prepare stage may wait where this run's has ended.
     if constexpr (Chain::beside) ptx::launch_dependents();
-    walk(memory, args, task);
+    walk(memory, given, task);
   } else {
     ptx::launch_dependents();
 #pragma unroll 1
@@ -128,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
         if (blockIdx.x == 0) ptx::wait_for_previous();
         return;
       }
-      walk(memory, args, task);
+      walk(memory, given, task);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "abi/tensors.h"
 #include "base/element.cuh"
 #include "base/segment.cuh"
+#include "base/slots.cuh"
 #include "base/types.cuh"
 #include "base/varlen.cuh"
 #include "ptx/dependent.cuh"
@@ -162,8 +163,8 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
   }
   if (part.finals) {
     go_to(part.sequence.count);
-    state.store(args.chain.out.final_state,
-                static_cast<i64>(part.sequence.n) * args.chain.in.value_heads + part.head,
+    const Slots<shape> slots(args.chain.out, part.sequence.n);
+    state.store(Slots<shape>::at(args.chain.out, args.chain.in, slots.own, part.head),
                 part.value0() + static_cast<int>(threadIdx.x) / 32 * 16);
   }
 }
@@ -185,6 +186,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   __syncthreads();
   ptx::wait_for_previous();
   if (part.sequence.count < 2 || part.is_idle()) return;
+  if (shape.state_pool && Slots<shape>(args.chain.out, n).padding) return;
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   constexpr int consumer_warps = Correction::consumers / 32;

@@ -10,6 +10,7 @@
 #include "abi/shape.h"
 #include "base/element.cuh"
 #include "base/segment.cuh"
+#include "base/slots.cuh"
 #include "base/tensor.cuh"
 #include "base/types.cuh"
 #include "base/varlen.cuh"
@@ -329,12 +330,14 @@ KDA_DEVICE void begin_state(Chain::State& state, const abi::segments::Args& args
                             const Part& part) {
   if constexpr (identity) {
     set_identity(state, part.key_tile() * 64 + warp_column());
-  } else if (shape.initial_state && part.segment.index == 0) {
-    state.load(args.chain.out.initial_state,
-               static_cast<i64>(part.segment.n) * args.chain.in.value_heads + part.head,
-               part.value_tile() * 64 + warp_column());
   } else {
-    state.clear();
+    const Slots<shape> slots(args.chain.out, part.segment.n);
+    if (slots.has_start() && part.segment.index == 0) {
+      state.load(slots.start(args.chain.out, args.chain.in, part.head),
+                 part.value_tile() * 64 + warp_column());
+    } else {
+      state.clear();
+    }
   }
 }
 
@@ -354,8 +357,8 @@ KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args
   } else {
     const int tile = part.value_tile();
     if (wanted && part.segment.count == 1) {
-      state.store(args.chain.out.final_state,
-                  static_cast<i64>(part.segment.n) * args.chain.in.value_heads + part.head,
+      const Slots<shape> slots(args.chain.out, part.segment.n);
+      state.store(Slots<shape>::at(args.chain.out, args.chain.in, slots.own, part.head),
                   tile * 64 + warp_column());
     } else if (wanted) {
       segments::store_tile(state.s[0], Tiles::at(args.segments, head_slot, tile));
@@ -398,6 +401,21 @@ KDA_DEVICE void consume(const Chain::Ring& ring, const abi::segments::Args& args
   }
 }
 
+// A part of a sequence that is padding.
+KDA_DEVICE void pass_by(const abi::segments::Args& args, const Part& part) {
+  ptx::wait_for_previous();  // the run ends after its prepare stage
+  if (!shape.zero_padding || part.value_tile() < 0) return;
+  const Task task = part.task(args.segments.chunks, part.value_tile());
+  const abi::Tensor& o = args.chain.out.o;
+  auto* to = static_cast<storage<Chain::type>*>(const_cast<void*>(o.data)) +
+             offset_of<shape.varlen>(o, task.n, task.sequence.begin, task.head);
+  const i64 rest = task.sequence.length() - task.first;
+  const i64 tokens = static_cast<i64>(task.chunks) * chunk;
+  write_zeros<Chain::type>(to + task.first * o.token + task.value0, o.token,
+                           rest < tokens ? rest : tokens, smaller(64, Chain::values - task.value0),
+                           Chain::threads);
+}
+
 extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     kda_segments_walk(const __grid_constant__ abi::segments::Args args) {
   extern __shared__ __align__(1024) char memory[];
@@ -407,6 +425,12 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   ptx::launch_dependents();
   const Part part = Part::here(args);
   if (part.is_idle()) return;
+  if constexpr (shape.state_pool) {
+    if (Slots<shape>(args.chain.out, part.segment.n).padding) {
+      pass_by(args, part);
+      return;
+    }
+  }
   const Task task = part.task(args.segments.chunks, 0);
 
   const Chain::Ring ring(memory);
