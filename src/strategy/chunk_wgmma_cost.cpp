@@ -126,15 +126,18 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 // factors come from memory and not from the L2, which an H100's bandwidth does not hide: 16 heads
 // of 8192 tokens 155, 152, 140 and 135 us by 100, 86, 72 and 64, 24 heads 188, 173, 189 and 210, 32
 // by two warpgroups 280, 270, 234 and 243 (by one 226, 251, 298 and 329), 40 heads 314, 293, 291
-// and 316, 12 heads of 2048 tokens 39.5, 38.7, 38.6 and 39.5.  In mixed packs decodes begin where
-// nobody prepares: a prefill of 8192 tokens and 16 heads beside 32, 64, 128 and 256 of them 168,
-// 191, 226 and 317 us by 86, 172, 196, 230 and 322 by 100.  On an H200 no time was taken.
+// and 316, 12 heads of 2048 tokens 39.5, 38.7, 38.6 and 39.5.  An H200's does better: 32 heads 213,
+// 209, 224 and 248 us, of 131072 tokens 3326, 3168, 3563 and 4197, 24 heads 149, 166, 193 and 217.
+// In mixed packs decodes begin where nobody prepares: a prefill of 8192 tokens and 16 heads beside
+// 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an H100 by 86, 172, 196, 230 and 322 by
+// 100.
 int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  constexpr double kHides = 4e12;  // bytes a second
-  if (device.memory_bandwidth >= kHides || problem.checkpoint_tokens > 0) return 100;
-  if (is_mixed(problem)) return 86;
+  const bool hides = device.memory_bandwidth >= 4e12;  // bytes a second
+  if (problem.checkpoint_tokens > 0) return 100;
+  if (is_mixed(problem)) return hides ? 100 : 86;
   const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
   const double share = parts.prepare / parts.chain;
+  if (hides) return share >= 1.0 ? 100 : 86;
   if (share >= 1.5) return 100;  // chains wait for every group
   if (share >= 1.0 || share < 0.5) return 86;
   return share >= 0.7 ? 72 : 64;

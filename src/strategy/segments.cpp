@@ -12,6 +12,7 @@
 #include "abi/segments.h"
 #include "compose/prelude.hpp"
 #include "compose/workspace.hpp"
+#include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
 #include "strategy/kept_states.hpp"
@@ -27,11 +28,6 @@ using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_kept_states("segments", problem); !status) return status;
-  if (problem.checkpoint_tokens > 0) {
-    return {Code::unsupported,
-            "strategy segments: no checkpoints, as states within a segment are not known "
-            "(chunk_wgmma and fused leave them)"};
-  }
   if (device.major != 9) {
     return {Code::unsupported,
             fmt::format("strategy segments: {} has compute capability {}.{}; wgmma is 9.0's",
@@ -105,6 +101,20 @@ double correct_microseconds(const Problem& problem, const device::Device& device
          moved / (0.8 * device.memory_bandwidth) * 1e6;
 }
 
+// Checkpoints lie where segments end.
+bool keeps_checkpoints(const Problem& problem, const Tuning& tuning) {
+  return problem.checkpoint_tokens % (tuning.chunk * tuning.segment) == 0;
+}
+
+// What leaves for them.
+double checkpoints_microseconds(const Problem& problem, const device::Device& device) {
+  if (problem.checkpoint_tokens == 0) return 0.0;
+  const double bytes = static_cast<double>(problem.max_tokens) / problem.checkpoint_tokens *
+                       static_cast<double>(problem::slot_elements(problem)) *
+                       abi::bytes_of(problem::shape_of(problem).state_type);
+  return bytes / (0.8 * device.memory_bandwidth) * 1e6;
+}
+
 // With gates that keep every transition alive (measured on an H200).
 double estimate_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   if (is_mixed(problem)) {
@@ -119,7 +129,8 @@ double estimate_of(const Problem& problem, const device::Device& device, const T
   return start + prepare_microseconds(problem, device, tuning.chunk) +
          std::max(walk_microseconds(device, counts, tuning),
                   stream_microseconds(problem, device, tuning.chunk)) +
-         correct_microseconds(problem, device, counts, tuning);
+         correct_microseconds(problem, device, counts, tuning) +
+         checkpoints_microseconds(problem, device);
 }
 
 // Two warpgroups a block of the walk have 168 registers a thread, too few for f16's scales and for
@@ -141,17 +152,19 @@ Tuning with_ring(const Problem& problem, Tuning tuning) {
 }
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
-  constexpr int kShortest = 8;  // chunks a segment: below, T costs more than it saves
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
+  // Chunks a segment: below eight T costs more than it saves, but checkpoints may want fewer.
+  int shortest = 8;
+  while (shortest > 1 && problem.checkpoint_tokens % (tuning.chunk * shortest) != 0) shortest /= 2;
   Tuning best = tuning;
   double least = std::numeric_limits<double>::infinity();
   const tunable::Space rows = space();  // outlives the loop
   for (const tunable::Row& row : rows) {
     if (row.name != "segment") continue;
     for (const int segment : row.values) {
-      if (segment < kShortest) continue;
       tuning.segment = segment;
+      if (segment < shortest || !keeps_checkpoints(problem, tuning)) continue;
       for (const int warpgroups : {1, 2}) {
         if (warpgroups > 1 && !serves_two(problem)) continue;
         tuning.warpgroups = warpgroups;
@@ -212,6 +225,13 @@ std::int64_t segment_slots(std::int64_t tokens, std::int64_t sequences, const Tu
 
 Status check_tuning(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   const abi::Shape shape = problem::shape_of(problem);
+  if (!keeps_checkpoints(problem, tuning)) {
+    return {Code::unsupported,
+            fmt::format("strategy segments: checkpoint_tokens={} is not a multiple of a segment's "
+                        "{} tokens (chunk={} segment={})",
+                        problem.checkpoint_tokens, tuning.chunk * tuning.segment, tuning.chunk,
+                        tuning.segment)};
+  }
   if (tuning.chunk == 64 && tuning.warpgroups == 2) {
     return {
         Code::unsupported,
@@ -265,7 +285,8 @@ class Stages {
     stage.prelude = compose::prelude(shape_, {{"chunk", chain.chunk},
                                               {"warpgroups", chain.warpgroups},
                                               {"load_stages", chain.load_stages}});
-    stage.threads = static_cast<unsigned>(abi::chunk_wgmma::chain_threads(shape_, chain));
+    stage.threads = static_cast<unsigned>(
+        abi::chunk_wgmma::chain_threads(abi::segments::in_chains(shape_), chain));
     stage.shared_bytes = static_cast<std::size_t>(abi::segments::walk_shared_bytes(shape_, chain));
     stage.bind = [*this](const Run& run, Launch& launch) {
       const Forward& forward = run.forward;

@@ -48,6 +48,12 @@ constexpr chunk_wgmma::Tuning chain_of(const Tuning& tuning) {
   return {tuning.chunk, tuning.prepare_threads, tuning.warpgroups, tuning.load_stages};
 }
 
+// What chains of the walk stage are told of a problem: checkpoints lie between segments.
+constexpr Shape in_chains(Shape shape) {
+  shape.checkpoints = false;
+  return shape;
+}
+
 // Tiles of 64 columns: V columns, and the K columns that find T and q~.
 constexpr int value_tiles(const Shape& shape) { return (shape.value_dim + 63) / 64; }
 constexpr int key_tiles(const Shape& shape) { return chunk::factor_keys(shape) / 64; }
@@ -73,7 +79,7 @@ constexpr int query_bytes(const Shape& shape, int chunk) {
 // Dynamic shared memory of the walk stage: a chain's, and a word by which the consumers of T end
 // it.
 constexpr int walk_shared_bytes(const Shape& shape, const chunk_wgmma::Tuning& tuning) {
-  return chunk_wgmma::chain_shared_bytes(shape, tuning) + 16;
+  return chunk_wgmma::chain_shared_bytes(in_chains(shape), tuning) + 16;
 }
 
 // And of the correct stage: what two steps of the state read, T, its rest and S_local each, or in

@@ -41,6 +41,10 @@ struct Segment {
 
   KDA_DEVICE bool exists() const { return index >= 0 && index < count; }
   KDA_DEVICE bool last() const { return index + 1 >= count; }
+  // Whether the sequence's last segment has all of its tokens.
+  KDA_DEVICE bool ends_whole(int tokens) const {
+    return sequence.length() == static_cast<i64>(count) * tokens;
+  }
 };
 
 // The one of a segment slot; slots that no segment has give one that does not exist.

@@ -88,8 +88,10 @@ TEST_CASE("groups do not run far ahead of chains where memory cannot hide it", "
   CHECK(preparers("T=8192 H=24", h100()) == 86);
   CHECK(preparers("T=8192 N=4 H=8", h100()) == 100);
   CHECK(preparers("T=8448 N=257 H=16 varlen=1 mixed=1", h100()) == 86);
-  for (const char* words : {"T=8192 H=16", "T=8192 H=24", "T=8192 H=32"}) {
-    CHECK(preparers(words, h200()) == 100);
+  CHECK(preparers("T=8192 H=24", h200()) == 100);
+  CHECK(preparers("T=8448 N=257 H=16 varlen=1 mixed=1", h200()) == 100);
+  for (const char* words : {"T=8192 H=16", "T=8192 H=32", "T=131072 H=32"}) {
+    CHECK(preparers(words, h200()) == 86);
   }
 
   // How many prepare is the grid's: one kernel serves all.

@@ -237,8 +237,9 @@ TEST_CASE("segments refuses what it does not serve, naming it", "[strategy]") {
   refused(segments.applicable(problem_in_words("H=4 qkv=f16 scale=100"), h200()), "scale = 100");
   refused(segments.applicable(problem_in_words("H=4 qkv=f16 l2norm=0"), h200()),
           "l2norm_qk = false");
-  refused(segments.applicable(problem_in_words("H=4 pool=1 ht=1 checkpoint=64"), h200()),
-          "no checkpoints");
+  refused(
+      compose_with(problem_in_words("H=4 pool=1 ht=1 checkpoint=1056"), {.segment = 2}).status(),
+      "checkpoint_tokens=1056 is not a multiple of a segment's 64 tokens");
   CHECK(segments.applicable(problem_in_words("H=4 qkv=bf16 scale=1e-4"), h200()));
   refused(compose_with(problem_in_words("H=4"),
                        {.chunk = 64, .prepare_threads = 512, .warpgroups = 1, .load_stages = 4})
@@ -260,6 +261,8 @@ TEST_CASE("few heads and long sequences are cut, others are not", "[strategy]") 
   // The gap: what an engine with four heads a device prefills took 110 us for 60, as no pool was
   // served.
   CHECK(chosen("T=8192 H=4 pool=1 h0=1 ht=1") == "segments");
+  CHECK(chosen("T=8192 H=4 pool=1 h0=1 ht=1 checkpoint=1024") == "segments");
+  CHECK(chosen("T=8192 H=4 pool=1 h0=1 ht=1 checkpoint=64") == "chunk_wgmma");
   // The bug: the model knew of faster chains for chunk_wgmma alone, which took 75 us here for 67.
   CHECK(chosen("T=4096 H=8") == "segments");
   CHECK(chosen("T=8192 H=16") == "chunk_wgmma");
@@ -342,6 +345,28 @@ std::vector<PoolTrial> pools() {
 
 TEST_CASE("cut sequences from and to pools", "[gpu][segments]") {
   check_pools_on_device("cut pools", pools(), cuts());
+}
+
+// Checkpoints at the end of every, every second and every fourth segment, and of sequences.
+TEST_CASE("cut sequences leave checkpoints", "[gpu][segments]") {
+  for (const int every : {64, 128, 256}) {
+    std::vector<PoolTrial> trials;
+    for (PoolTrial one : pools()) {
+      if (!one.trial.problem.final_state) continue;
+      const reference::Slots& slots = one.slots;
+      one.trial.problem.checkpoint_tokens = every;
+      one.slots = make_slots({.sequences = static_cast<int>(slots.indices.size()),
+                              .checkpoint_columns = 512 / every,
+                              .prefixes = !slots.initial_indices.empty(),
+                              .seed = trials.size()});
+      trials.push_back(one);
+    }
+    INFO(every);
+    check_pools_on_device("cut checkpoints", trials,
+                          {{"segments", "chunk=32 segment=2 warpgroups=2"},
+                           {"segments", "chunk=16 segment=4 warpgroups=1 load_stages=2"},
+                           {"segments", "chunk=64 segment=1 warpgroups=1 load_stages=2"}});
+  }
 }
 
 TEST_CASE("cut sequences compose for pools", "[strategy]") {

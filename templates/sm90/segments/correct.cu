@@ -13,6 +13,7 @@
 #include "ptx/dependent.cuh"
 #include "ptx/wgmma.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
+#include "sm90/segments/checkpoint.cuh"
 #include "sm90/segments/correct_advance.cuh"
 #include "sm90/segments/correct_feed.cuh"
 #include "sm90/segments/correct_part.cuh"
@@ -153,9 +154,15 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
       at_step.next();
     }
   };
+  const int column = part.value0() + static_cast<int>(threadIdx.x) / 32 * 16;
+  const auto keep = [&](int index) {
+    segments::keep<shape>(args, part.sequence.n, part.head,
+                          static_cast<i64>(index) * args.segments.chunks * chunk, state, column);
+  };
 #pragma unroll 1
   for (int index = part.first; index < part.end; ++index) {
     go_to(index);
+    if (part.share == 0) keep(index);
     const Share share(args, part, Known(args, part, index), index);
     const Nothing nothing(s);
     correct(ring, at_step, here, share, s, nothing);
@@ -164,8 +171,8 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
   if (part.finals) {
     go_to(part.sequence.count);
     const Slots<shape> slots(args.chain.out, part.sequence.n);
-    state.store(Slots<shape>::at(args.chain.out, args.chain.in, slots.own, part.head),
-                part.value0() + static_cast<int>(threadIdx.x) / 32 * 16);
+    state.store(Slots<shape>::at(args.chain.out, args.chain.in, slots.own, part.head), column);
+    if (part.sequence.ends_whole(args.segments.chunks * chunk)) keep(part.sequence.count);
   }
 }
 

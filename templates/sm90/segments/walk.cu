@@ -23,6 +23,7 @@
 #include "sm90/chunk_wgmma/consumer.cuh"
 #include "sm90/chunk_wgmma/producer.cuh"
 #include "sm90/chunk_wgmma/rows.cuh"
+#include "sm90/segments/checkpoint.cuh"
 #include "sm90/segments/tiles.cuh"
 #include "tile/operand.cuh"
 #include "tile/shared.cuh"
@@ -39,7 +40,7 @@ namespace kda {
 constexpr abi::Shape shape = KDA_SHAPE;
 constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
 
-using Chain = chunk_wgmma::Chain<shape, tune>;
+using Chain = chunk_wgmma::Chain<abi::segments::in_chains(shape), tune>;
 using Tiles = segments::Tiles<shape>;
 using chunk_wgmma::Task;
 
@@ -358,8 +359,12 @@ KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args
     const int tile = part.value_tile();
     if (wanted && part.segment.count == 1) {
       const Slots<shape> slots(args.chain.out, part.segment.n);
-      state.store(Slots<shape>::at(args.chain.out, args.chain.in, slots.own, part.head),
-                  tile * 64 + warp_column());
+      const int column = tile * 64 + warp_column();
+      state.store(Slots<shape>::at(args.chain.out, args.chain.in, slots.own, part.head), column);
+      const int tokens = args.segments.chunks * chunk;
+      if (part.segment.ends_whole(tokens)) {
+        segments::keep<shape>(args, part.segment.n, part.head, tokens, state, column);
+      }
     } else if (wanted) {
       segments::store_tile(state.s[0], Tiles::at(args.segments, head_slot, tile));
       const bool finite = __all_sync(0xffffffffU, is_finite(state.s[0]));
