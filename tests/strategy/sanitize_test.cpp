@@ -1,5 +1,6 @@
 // Small and few, every kernel and dtype: what compute-sanitizer watches (tools/device_check.sh).
 #include "support/device_memory.hpp"
+#include "support/pool_sweep.hpp"
 #include "support/trials.hpp"
 
 using namespace kda;
@@ -42,6 +43,22 @@ std::vector<Trial> placed() {
   return out;
 }
 
+// The same of pools, in which a run of unknown steps begins again.
+std::vector<PoolTrial> pools() {
+  std::vector<PoolTrial> out;
+  for (const char* words : {"checkpoint=64 ", "checkpoint=64 beta_logit=0 zero_padding=1 "}) {
+    reference::InputSpec spec;
+    if (!out.empty()) spec.beta = 1.5;
+    PoolTrial one;
+    one.trial = trial(std::string("pool=1 H=1 HV=2 K=128 V=128 varlen=1 ") + words,
+                      {130, 0, 64, 33, 1, 64, 70}, spec);
+    one.slots =
+        make_slots({.sequences = 7, .checkpoint_columns = 2, .prefixes = true, .seed = out.size()});
+    out.push_back(one);
+  }
+  return out;
+}
+
 std::vector<Variant> variants() {
   std::vector<Variant> out = every_strategy();
   for (const char* tuning : {"chunk=16", "chunk=32", "chunk=64", "shards=1 threads=256"})
@@ -70,6 +87,13 @@ TEST_CASE("small runs, every kernel and dtype", "[gpu][sanitize]") {
 
 TEST_CASE("small runs at odd places", "[gpu][sanitize]") {
   check_sanitized("small runs at odd places", placed());
+}
+
+TEST_CASE("small runs from and to pools", "[gpu][sanitize]") {
+  if (!on_device()) return;
+  const Tally tally = sweep_pools("small pools", pools(), variants());
+  CHECK(tally.failed == 0);
+  CHECK(tally.passed > 0);
 }
 
 // Poison counts as initialised, so this one leaves workspace and outputs as the driver gave them:

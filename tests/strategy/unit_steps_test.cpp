@@ -226,7 +226,7 @@ TEST_CASE("a broken promise stays in the state", "[gpu]") {
 // The gap: paged prefills of models that keep their sigmoids took two to three times as long, as no
 // run in a pool could begin again.  Now what it begins from is kept: most slots here are written
 // where they were read.
-TEST_CASE("a run in a pool begins again from what its slots held", "[gpu][sanitize]") {
+TEST_CASE("a run in a pool begins again from what its slots held", "[gpu]") {
   std::vector<PoolTrial> trials;
   for (const bool beyond : {false, true}) {
     for (const char* words :
