@@ -127,7 +127,7 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 // of 8192 tokens 155, 152, 140 and 135 us by 100, 86, 72 and 64, 24 heads 188, 173, 189 and 210, 32
 // by two warpgroups 280, 270, 234 and 243 (by one 226, 251, 298 and 329), 40 heads 314, 293, 291
 // and 316, 12 heads of 2048 tokens 39.5, 38.7, 38.6 and 39.5.  An H200's does better: 32 heads 213,
-// 209, 224 and 248 us, of 131072 tokens 3326, 3168, 3563 and 4197, 24 heads 149, 166, 193 and 217.
+// 203, 219 and 241 us, of 131072 tokens 3326, 3168, 3563 and 4197, 24 heads 148, 165, 192 and 215.
 // In mixed packs decodes begin where nobody prepares: a prefill of 8192 tokens and 16 heads beside
 // 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an H100 by 86, 172, 196, 230 and 322 by
 // 100.

@@ -106,17 +106,9 @@ bool keeps_checkpoints(const Problem& problem, const Tuning& tuning) {
   return problem.checkpoint_tokens % (tuning.chunk * tuning.segment) == 0;
 }
 
-// What leaves for them.
-double checkpoints_microseconds(const Problem& problem, const device::Device& device) {
-  if (problem.checkpoint_tokens == 0) return 0.0;
-  const double bytes = static_cast<double>(problem.max_tokens) / problem.checkpoint_tokens *
-                       static_cast<double>(problem::slot_elements(problem)) *
-                       abi::bytes_of(problem::shape_of(problem).state_type);
-  return bytes / (0.8 * device.memory_bandwidth) * 1e6;
-}
-
 // With gates that keep every transition alive (measured on an H200).
 double estimate_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (!keeps_checkpoints(problem, tuning)) return std::numeric_limits<double>::infinity();
   if (is_mixed(problem)) {
     const double blocks = static_cast<double>(problem.max_sequences) * problem.value_heads *
                           abi::segments::value_tiles(problem::shape_of(problem));
@@ -129,8 +121,7 @@ double estimate_of(const Problem& problem, const device::Device& device, const T
   return start + prepare_microseconds(problem, device, tuning.chunk) +
          std::max(walk_microseconds(device, counts, tuning),
                   stream_microseconds(problem, device, tuning.chunk)) +
-         correct_microseconds(problem, device, counts, tuning) +
-         checkpoints_microseconds(problem, device);
+         correct_microseconds(problem, device, counts, tuning);
 }
 
 // Two warpgroups a block of the walk have 168 registers a thread, too few for f16's scales and for
@@ -153,6 +144,7 @@ Tuning with_ring(const Problem& problem, Tuning tuning) {
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
+  if (problem.checkpoint_tokens % tuning.chunk != 0) tuning.chunk = 16;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
   // Chunks a segment: below eight T costs more than it saves, but checkpoints may want fewer.
   int shortest = 8;

@@ -20,6 +20,7 @@
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
 #include "strategy/chunk_wgmma.hpp"
+#include "strategy/expected.hpp"
 #include "strategy/fused.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
@@ -87,7 +88,10 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning{.by = 2};
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < kWays.size(); ++i) {
-    const double us = way_microseconds(sure, device, *kWays[i]);
+    if (!kWays[i]->applicable(sure, device)) continue;
+    // As the planner would choose, packs that may be mixed by both.
+    const double us =
+        expected_microseconds(*kWays[i], sure, device, kWays[i]->defaults(sure, device));
     if (us >= least) continue;
     least = us;
     tuning.by = static_cast<int>(i) + 1;

@@ -87,11 +87,11 @@ std::vector<PoolTrial> checkpoints() {
                                 "state=f32 layout=key_first ", "state=bf16 layout=key_first "})
         for (const char* every : {"checkpoint=64 ", "checkpoint=128 slots=i64 zero_padding=1 "}) {
           SlotsSpec spec;
-          spec.checkpoint_columns = 4;
+          spec.checkpoint_columns = 3;
           spec.prefixes = out.size() % 2 == 0;
           spec.seed = out.size();
           const std::string words = all_types(type) + size + state + every + "HV=4 ";
-          // 4 * 64 is past the columns of 300; the seventh sequence is padding.
+          // 4 * 64 is past the columns of 300 tokens; the seventh sequence is padding.
           PoolTrial one = pool_trial(words + "varlen=1", {64, 300, 0, 1, 129, 63, 70, 128}, spec);
           one.gap = out.size() % 3 == 1 ? 5 : 0;
           one.row_gap = static_cast<int>(out.size() % 2);

@@ -263,6 +263,10 @@ TEST_CASE("few heads and long sequences are cut, others are not", "[strategy]") 
   CHECK(chosen("T=8192 H=4 pool=1 h0=1 ht=1") == "segments");
   CHECK(chosen("T=8192 H=4 pool=1 h0=1 ht=1 checkpoint=1024") == "segments");
   CHECK(chosen("T=8192 H=4 pool=1 h0=1 ht=1 checkpoint=64") == "chunk_wgmma");
+  // The bug: a default that could not serve was taken for as fast as segments of 512 tokens.
+  for (const char* every : {"80", "400", "1040", "2000"}) {
+    CHECK(chosen(std::string("T=8192 H=4 pool=1 h0=1 ht=1 checkpoint=") + every) == "chunk_wgmma");
+  }
   // The bug: the model knew of faster chains for chunk_wgmma alone, which took 75 us here for 67.
   CHECK(chosen("T=4096 H=8") == "segments");
   CHECK(chosen("T=8192 H=16") == "chunk_wgmma");
@@ -307,8 +311,6 @@ TEST_CASE("cut sequences in odd places", "[gpu][segments]") {
   check_on_device("cut places", places(), cuts());
 }
 
-// Where T has decayed to nothing, what tokens see of a state that is not finite is 0 times it, and
-// not 0.
 namespace {
 
 // States in slots: sequences that are padding in the midst of others, prefixes that several begin
@@ -356,7 +358,7 @@ TEST_CASE("cut sequences leave checkpoints", "[gpu][segments]") {
       const reference::Slots& slots = one.slots;
       one.trial.problem.checkpoint_tokens = every;
       one.slots = make_slots({.sequences = static_cast<int>(slots.indices.size()),
-                              .checkpoint_columns = 512 / every,
+                              .checkpoint_columns = 256 / every,  // the longest has more
                               .prefixes = !slots.initial_indices.empty(),
                               .seed = trials.size()});
       trials.push_back(one);
@@ -377,6 +379,8 @@ TEST_CASE("cut sequences compose for pools", "[strategy]") {
   CHECK(tally.passed > 0);
 }
 
+// Where T has decayed to nothing, what tokens see of a state that is not finite is 0 times it, and
+// not 0.
 TEST_CASE("an infinite state stays so past the end of T", "[gpu][segments]") {
   if (!on_device()) return;
   const Gpu gpu;

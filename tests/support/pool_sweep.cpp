@@ -42,13 +42,14 @@ reference::Slots make_slots(const SlotsSpec& spec) {
       out.checkpoints.push_back(padding || below(4) == 0 ? -1 : take());
     if (!spec.prefixes) continue;
     const std::int64_t own = out.indices[static_cast<std::size_t>(n) * spec.columns];
-    const std::int64_t kind = padding ? 0 : below(4);
+    const std::int64_t kind = padding ? 0 : below(5);
     if (kind == 1 && prefixes.size() < 2) prefixes.push_back(take());
     out.initial_indices.push_back(kind == 0 ? own
                                   : kind == 1 && !prefixes.empty()
                                       ? prefixes[below(prefixes.size())]
-                                  : kind == 2 ? -1 - below(5)
-                                              : own);
+                                  : kind == 2               ? -1 - below(5)
+                                  : kind == 3 && n % 3 == 2 ? out.slots + below(5)
+                                                            : own);
   }
   return out;
 }

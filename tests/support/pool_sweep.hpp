@@ -14,7 +14,7 @@ struct SlotsSpec {
   int sequences = 1;
   int columns = 1;             // over 1: drafts
   int checkpoint_columns = 0;  // some of them -1
-  bool prefixes = false;       // initial_indices: own slots, shared prefixes and zero
+  bool prefixes = false;       // initial_indices: own slots, shared prefixes, zero, past the pool
   bool accepted = false;       // num_accepted_tokens: 0 .. columns + 1
   std::uint64_t seed = 1;
 };
