@@ -153,6 +153,7 @@ compose::Stage keep_stage(const Problem& problem, const device::Device& device, 
   return stage;
 }
 
+// Final states that would lie over initial ones go to `apart` in the workspace.
 compose::Stage first_way(compose::Stage stage, const Problem& problem, std::size_t apart) {
   stage.bind = [problem, apart, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
     if (!lies_over(problem, run.forward)) {
