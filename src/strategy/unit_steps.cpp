@@ -77,10 +77,13 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::unit_steps::tunables); }
 
-// Expected microseconds of the first way; infinite where it does not serve.
+// Expected microseconds of the first way; infinite where it does not serve.  Of a pack that turns
+// out to be mixed, too, it has the tuning of one that did not say so.
 double way_microseconds(const Problem& sure, const device::Device& device, const Strategy& way) {
-  if (!way.applicable(sure, device)) return std::numeric_limits<double>::infinity();
-  return way.estimate(sure, device, way.defaults(sure, device));
+  Problem said = sure;
+  said.mixed_lengths = false;
+  if (!way.applicable(said, device)) return std::numeric_limits<double>::infinity();
+  return way.estimate(sure, device, way.defaults(said, device));
 }
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "launch/graph_pool.hpp"
+#include "strategy/chunk_wgmma.hpp"
+#include "strategy/expected.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
 #include "support/trials.hpp"
@@ -87,7 +89,15 @@ TEST_CASE("steps of the delta rule are first taken for at most one", "[strategy]
 // expects 420 of another way.
 TEST_CASE("unit_steps begins a pack that may be mixed as the planner would", "[strategy]") {
   const Problem pack = problem_in_words("T=8448 N=257 H=16 varlen=1 pool=1 h0=1 ht=1 beta_logit=0");
-  CHECK(unit_steps.defaults(pack, h200()) == tunable::Values{{"by", 2}});
+  const tunable::Values by = unit_steps.defaults(pack, h200());
+  CHECK(by == tunable::Values{{"by", 2}});
+  // And it expects no less than that way itself takes, which was priced with a tuning of its own
+  // for mixed packs.
+  Problem sure = pack;
+  sure.beta_at_most_one = true;
+  const strategy::Strategy& way = strategy::chunk_wgmma;
+  CHECK(strategy::expected_microseconds(unit_steps, pack, h200(), by) >
+        strategy::expected_microseconds(way, sure, h200(), way.defaults(sure, h200())));
 }
 
 TEST_CASE("unit_steps refuses what it does not serve, naming it", "[strategy]") {
