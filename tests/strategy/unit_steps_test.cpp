@@ -88,7 +88,7 @@ TEST_CASE("steps of the delta rule are first taken for at most one", "[strategy]
 // The bug: what a pack may be was taken by its mean length alone, 560 us where the planner itself
 // expects 420 of another way.
 TEST_CASE("unit_steps begins a pack that may be mixed as the planner would", "[strategy]") {
-  const Problem pack = problem_in_words("T=8448 N=257 H=16 varlen=1 pool=1 h0=1 ht=1 beta_logit=0");
+  const Problem pack = problem_in_words("T=8448 N=257 H=16 varlen=1 pool=1 h0=0 ht=1 beta_logit=0");
   const tunable::Values by = unit_steps.defaults(pack, h200());
   CHECK(by == tunable::Values{{"by", 2}});
   // And it expects no less than that way itself takes, which was priced with a tuning of its own
