@@ -13,6 +13,7 @@
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
 #include "cli/suites.hpp"
+#include "cli/text_file.hpp"
 
 namespace kda::bench {
 namespace {
@@ -92,6 +93,9 @@ int run(const Request& request) {
     return cli::kOk;
   }
   const std::vector<Subject> subjects = subjects_asked(request);
+  for (const std::string* path : {&request.json, &request.md, &request.csv}) {
+    cli::check_writable(*path);
+  }
   if (const Result<device::Device> there = device::query(request.device); !there) {
     throw Failure(cli::kNothingRan, "nothing was run: " + there.status().message());
   }

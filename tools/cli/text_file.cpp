@@ -46,15 +46,22 @@ bool may_be_replaced(const std::string& path) {
   return fs::is_regular_file(status) || (status.type() == fs::file_type::not_found && !dangling);
 }
 
+// Of a link, its target.
+std::string real_of(const std::string& path) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  return error ? path : real.string();
+}
+// Where what will stand at `real` is written.
+std::string aside_of(const std::string& real) { return fmt::format("{}.{}.new", real, getpid()); }
+
 }  // namespace
 
 void write_text(const std::string& path, const std::string& text, std::FILE* out) {
   if (path == "-") return write_all(out, text, "standard output");
   if (!may_be_replaced(path)) return write_to(path, text, path);
-  std::error_code error;
-  const fs::path real = fs::canonical(path, error);  // of a link, its target
-  const std::string to = error ? path : real.string();
-  const std::string aside = fmt::format("{}.{}.new", to, getpid());
+  const std::string to = real_of(path);
+  const std::string aside = aside_of(to);
   try {
     write_to(aside, text, path);
     if (std::rename(aside.c_str(), to.c_str()) != 0) fail(kFailed, "cannot rename to", path, errno);
@@ -62,6 +69,19 @@ void write_text(const std::string& path, const std::string& text, std::FILE* out
     std::remove(aside.c_str());
     throw;
   }
+}
+
+void check_writable(const std::string& path) {
+  if (path.empty() || path == "-") return;
+  if (may_be_replaced(path)) {
+    const std::string aside = aside_of(real_of(path));
+    write_to(aside, "", path);
+    std::remove(aside.c_str());
+    return;
+  }
+  // Not opened: a pipe would wait for its reader.
+  if (fs::is_directory(path)) fail(kBadCommand, "cannot open", path, EISDIR);
+  if (access(path.c_str(), W_OK) != 0) fail(kBadCommand, "cannot open", path, errno);
 }
 
 }  // namespace kda::cli

@@ -12,4 +12,8 @@ namespace kda::cli {
 // could be written.
 void write_text(const std::string& path, const std::string& text, std::FILE* out);
 
+// Fails as it would where the path cannot be opened: asked before minutes of work.  Leaves nothing;
+// an empty path is none.
+void check_writable(const std::string& path);
+
 }  // namespace kda::cli

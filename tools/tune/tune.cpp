@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/failure.hpp"
+#include "cli/text_file.hpp"
 #include "tune/campaign.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
@@ -41,6 +42,8 @@ bool any(const Json& rows, const char* key, const char* value) {
 }  // namespace
 
 int tune(const Request& request) {
+  cli::check_writable(request.output.file);
+  cli::check_writable(request.plot);
   const Result<device::Device> device =
       device::query(request.devices.empty() ? request.device : request.devices.front());
   if (!device) {

@@ -47,6 +47,33 @@ TEST_CASE("a file is written whole, and a bad path says why", "[tools]") {
   CHECK(std::distance(fs::directory_iterator(scratch / ""), {}) == 1);
 }
 
+// The bug: kda-bench and kda-tune tune found out after minutes of measurement that the folder of
+// --json or --output does not exist, and what they had measured was gone.
+TEST_CASE("whether a path can be written is known before, and nothing is left there", "[tools]") {
+  const test::Scratch scratch;
+  const auto failure = [](const std::string& path) -> std::pair<int, std::string> {
+    try {
+      cli::check_writable(path);
+    } catch (const cli::Failure& failure) {
+      return {failure.code, failure.what()};
+    }
+    return {cli::kOk, ""};
+  };
+  CHECK(failure(scratch / "none/rows.txt") == failure_of(scratch / "none/rows.txt"));
+  CHECK(failure(scratch / "").first == cli::kBadCommand);  // a directory
+  for (const std::string& path :
+       {std::string(), std::string("-"), std::string("/dev/null"), scratch / "rows.txt"}) {
+    CHECK(failure(path).second == "");
+  }
+  CHECK(fs::is_empty(scratch / ""));
+  cli::write_text(scratch / "rows.txt", "text\n", stdout);
+  CHECK(failure(scratch / "rows.txt").second == "");
+  CHECK(text_of(scratch / "rows.txt") == "text\n");
+  const std::string pipe = scratch / "pipe";  // nobody reads it
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(failure(pipe).second == "");
+}
+
 // The bug: --output renamed a file onto whatever was there, so a device or a pipe became a plain
 // file, /dev/null too, and of a link its target kept what it had.
 TEST_CASE("what is no plain file is written to, and a link's target in its stead", "[tools]") {

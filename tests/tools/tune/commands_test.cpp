@@ -176,6 +176,9 @@ TEST_CASE("wrong words are exit code 2, with the known ones", "[tools]") {
   wrong({"explain", "h64", "--strategy", "flash"}, "recurrent");
   wrong({"dump", "h64", "--strategy", "chunk", "--arch", "sm_90a", "--stage", "fold"}, "prepare");
   wrong({"list", "-o", "xml"}, "jsonl");
+  for (const char* option : {"--output", "--plot"}) {
+    wrong({"tune", "h64", option, "/nonexistent/rows"}, "/nonexistent/rows: No such file");
+  }
 }
 
 TEST_CASE("every format of list prints", "[tools]") {
