@@ -41,7 +41,8 @@ constexpr std::array<const Strategy*, 3> kWays = {&fused, &chunk_wgmma, &segment
 // kernels.
 constexpr double kLookMicroseconds = 8.0;
 
-// What a kernel before both ways takes by itself.
+// What a kernel before both ways takes by itself: in a pool 64, 16 and 8 heads take 4, 1 and 5 us
+// more (tools/results/h200/unit_steps.md).
 constexpr double kKeepMicroseconds = 3.0;
 
 Problem promised(const Problem& problem) {
@@ -108,9 +109,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
 bool may_lie_over(const Problem& problem) {
   return !problem.state_pool && problem.initial_state && problem.final_state;
 }
-bool lies_over(const Problem& problem, const Forward& forward) {
-  return may_lie_over(problem) && forward.initial_state == forward.final_state;
-}
+bool lies_over(const Forward& forward) { return forward.initial_state == forward.final_state; }
 
 // In a pool any slot that is written may be one that a sequence begins from, so all those are kept.
 bool keeps_states(const Problem& problem) {
@@ -132,16 +131,21 @@ struct Places {
   std::size_t found;  // words of what looked
   std::size_t apart;  // final states that would lie over initial ones
   std::size_t kept;   // initial states of a pool
-  bool keeps;
 };
 
-compose::Stage keep_stage(const Problem& problem, const device::Device& device, std::size_t kept) {
+// Of the strategy's own kernels.
+compose::Stage own_stage(const char* name, const Problem& problem, int threads) {
   compose::Stage stage;
-  stage.name = "keep";
-  stage.file = "unit_steps/keep.cu";
-  stage.entry = "kda_unit_steps_keep";
+  stage.name = name;
+  stage.file = fmt::format("unit_steps/{}.cu", name);
+  stage.entry = fmt::format("kda_unit_steps_{}", name);
   stage.prelude = compose::prelude(problem::shape_of(problem), {});
-  stage.threads = abi::unit_steps::keep_threads;
+  stage.threads = static_cast<unsigned>(threads);
+  return stage;
+}
+
+compose::Stage keep_stage(const Problem& problem, const device::Device& device, std::size_t kept) {
+  compose::Stage stage = own_stage("keep", problem, abi::unit_steps::keep_threads);
   // Eight blocks have all threads of a multiprocessor.
   const auto most = std::uint64_t{8} * static_cast<unsigned>(std::max(device.multiprocessors, 1));
   stage.bind = [problem, most, kept](const Run& run, Launch& launch) {
@@ -157,9 +161,9 @@ compose::Stage keep_stage(const Problem& problem, const device::Device& device, 
 }
 
 // Final states that would lie over initial ones go to `apart` in the workspace.
-compose::Stage first_way(compose::Stage stage, const Problem& problem, std::size_t apart) {
-  stage.bind = [problem, apart, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
-    if (!lies_over(problem, run.forward)) {
+compose::Stage first_way(compose::Stage stage, std::size_t apart) {
+  stage.bind = [apart, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
+    if (!lies_over(run.forward)) {
       bind(run, launch);
       return;
     }
@@ -171,12 +175,7 @@ compose::Stage first_way(compose::Stage stage, const Problem& problem, std::size
 }
 
 compose::Stage look_stage(const Problem& problem, std::size_t found) {
-  compose::Stage stage;
-  stage.name = "look";
-  stage.file = "unit_steps/look.cu";
-  stage.entry = "kda_unit_steps_look";
-  stage.prelude = compose::prelude(problem::shape_of(problem), {});
-  stage.threads = abi::unit_steps::threads;
+  compose::Stage stage = own_stage("look", problem, abi::unit_steps::threads);
   stage.bind = [problem, found](const Run& run, Launch& launch) {
     launch.grid[0] = abi::unit_steps::blocks;
     launch.set(abi::unit_steps::Args{.in = problem::inputs_of(problem, run.forward),
@@ -188,16 +187,15 @@ compose::Stage look_stage(const Problem& problem, std::size_t found) {
 
 // A kernel whose blocks end at once where nothing was found.
 template <class Args, class Then>
-compose::Stage guarded(compose::Stage stage, const Places& places, Then then) {
+compose::Stage guarded(compose::Stage stage, std::size_t found, Then then) {
   stage.name += "_again";
   stage.prelude += "#define KDA_GUARDED 1\n";
-  stage.bind = [places, then, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
+  stage.bind = [found, then, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
     bind(run, launch);
     abi::Guarded<Args> given;
     std::memcpy(&given.args, launch.args, sizeof given.args);
-    given.found = reinterpret_cast<const unsigned*>(run.workspace + places.found);
-    if (places.keeps) given.kept = run.workspace + places.kept;
-    then(run, launch, given.instead);
+    given.found = reinterpret_cast<const unsigned*>(run.workspace + found);
+    then(run, launch, given);
     launch.set(given);
   };
   return stage;
@@ -207,23 +205,29 @@ compose::Stage guarded(compose::Stage stage, const Places& places, Then then) {
 // left apart.
 compose::Stage prepare_again(compose::Stage stage, const Problem& problem, const Places& places,
                              unsigned most) {
-  const auto then = [problem, most, apart = places.apart](const Run& run, Launch& launch,
-                                                          abi::Move& instead) {
+  using Given = abi::Guarded<abi::chunk::PrepareArgs>;
+  const auto then = [may_lie_over = may_lie_over(problem), bytes = state_bytes(problem), most,
+                     apart = places.apart](const Run& run, Launch& launch, Given& given) {
     if (launch.grid[0] == 0) return;
     const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1];
     launch.grid[0] = static_cast<unsigned>(std::min<std::uint64_t>(blocks, most));
     launch.grid[1] = 1;
-    if (!lies_over(problem, run.forward)) return;
-    instead = {.from = run.workspace + apart,
-               .to = run.forward.final_state,
-               .bytes = static_cast<long long>(state_bytes(problem)) * run.forward.sequences};
+    if (!may_lie_over || !lies_over(run.forward)) return;
+    given.instead = {.from = run.workspace + apart,
+                     .to = run.forward.final_state,
+                     .bytes = static_cast<long long>(bytes) * run.forward.sequences};
   };
-  return guarded<abi::chunk::PrepareArgs>(std::move(stage), places, then);
+  return guarded<abi::chunk::PrepareArgs>(std::move(stage), places.found, then);
 }
 
-compose::Stage recurrence_again(compose::Stage stage, const Places& places) {
-  return guarded<abi::chunk_wgmma::Args>(std::move(stage), places,
-                                         [](const Run&, Launch&, abi::Move&) {});
+compose::Stage recurrence_again(compose::Stage stage, const Problem& problem,
+                                const Places& places) {
+  using Given = abi::Guarded<abi::chunk_wgmma::Args>;
+  const auto then = [keeps = keeps_states(problem), kept = places.kept](const Run& run, Launch&,
+                                                                        Given& given) {
+    if (keeps) given.kept = run.workspace + kept;
+  };
+  return guarded<abi::chunk_wgmma::Args>(std::move(stage), places.found, then);
 }
 
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
@@ -246,20 +250,20 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   workspace.take(std::max(first->workspace_bytes, again->workspace_bytes));
   const Places places = {.found = workspace.take(abi::guard_words * sizeof(unsigned)),
                          .apart = workspace.take(may_lie_over(problem) ? states_bytes(problem) : 0),
-                         .kept = workspace.take(keeps_states(problem) ? states_bytes(problem) : 0),
-                         .keeps = keeps_states(problem)};
+                         .kept = workspace.take(keeps_states(problem) ? states_bytes(problem) : 0)};
   compose::Recipe recipe;
   recipe.strategy = "unit_steps";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
   if (keeps_states(problem)) recipe.stages.push_back(keep_stage(problem, device, places.kept));
   for (compose::Stage& stage : first->stages) {
-    recipe.stages.push_back(first_way(std::move(stage), problem, places.apart));
+    if (may_lie_over(problem)) stage = first_way(std::move(stage), places.apart);
+    recipe.stages.push_back(std::move(stage));
   }
   recipe.stages.push_back(look_stage(problem, places.found));
   const auto resident = static_cast<unsigned>(std::max(device.multiprocessors, 1));
   recipe.stages.push_back(prepare_again(std::move(again->stages.at(0)), problem, places, resident));
-  recipe.stages.push_back(recurrence_again(std::move(again->stages.at(1)), places));
+  recipe.stages.push_back(recurrence_again(std::move(again->stages.at(1)), problem, places));
   return recipe;
 }
 

@@ -109,4 +109,5 @@ TEST_CASE("the small runs compose") {
     CHECK(tally.failed == 0);
     check_composes("small runs", trials);
   }
+  CHECK(compose_only("small pools", plain(pools()), "sm_90a", variants()).failed == 0);
 }

@@ -2,13 +2,20 @@
 #include "strategy/unit_steps.hpp"
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "abi/chunk.h"
+#include "abi/chunk_wgmma.h"
+#include "abi/fused.h"
+#include "abi/guard.h"
+#include "abi/unit_steps.h"
 #include "launch/graph_pool.hpp"
+#include "problem/shape.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/expected.hpp"
 #include "support/pool_sweep.hpp"
@@ -83,6 +90,70 @@ TEST_CASE("steps of the delta rule are first taken for at most one", "[strategy]
     // The bug: a kept graph took four kernels, so a run launched these one by one, in 20 us for 8.
     CHECK(names.size() <= launch::GraphPool::kMostKernels);
   }
+}
+
+namespace {
+
+// What stage `name` of the problem's recipe is given for a run whose states lie at these addresses,
+// its workspace at kWorkspace.
+constexpr std::uintptr_t kWorkspace = 1 << 20;
+
+template <class Args>
+Args bound(const char* words, const char* name, std::uintptr_t begins_at, std::uintptr_t ends_at) {
+  const Problem problem = problem_in_words(words);
+  const auto recipe = unit_steps.compose(problem, h200(), {{"by", 1}});
+  REQUIRE(recipe);
+  Forward forward;
+  forward.tokens = problem.max_tokens;
+  forward.sequences = problem.max_sequences;
+  forward.initial_state = reinterpret_cast<const void*>(begins_at);
+  forward.final_state = reinterpret_cast<void*>(ends_at);
+  problem::fill_strides(problem, forward);
+  for (const compose::Stage& stage : recipe->stages) {
+    if (stage.name != name) continue;
+    compose::Launch launch;
+    stage.bind({forward, reinterpret_cast<std::byte*>(kWorkspace)}, launch);
+    REQUIRE(launch.args_bytes == sizeof(Args));
+    Args args;
+    std::memcpy(&args, launch.args, sizeof args);
+    return args;
+  }
+  FAIL("no stage " << name);
+  return {};
+}
+
+std::uintptr_t at(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+}  // namespace
+
+TEST_CASE("a second way finds what a run began from", "[strategy]") {
+  using Prepare = abi::Guarded<abi::chunk::PrepareArgs>;
+  using Recurrence = abi::Guarded<abi::chunk_wgmma::Args>;
+  const char* plain = "T=8192 H=64 beta_logit=0 h0=1 ht=1";
+  const char* pool = "T=8192 H=64 beta_logit=0 h0=1 ht=1 pool=1";
+  for (const std::uintptr_t ends_at : {4096U, 8192U}) {
+    INFO(ends_at);
+    // In place the first way leaves its final states apart, and where it was right they are moved.
+    const bool in_place = ends_at == 4096;
+    const auto first = bound<abi::fused::Args>(plain, "forward", 4096, ends_at);
+    const auto moved = bound<Prepare>(plain, "prepare_again", 4096, ends_at).instead;
+    CHECK((at(first.out.final_state) == ends_at) == !in_place);
+    CHECK(at(moved.from) == (in_place ? at(first.out.final_state) : 0));
+    CHECK(at(moved.to) == (in_place ? ends_at : 0));
+    CHECK(moved.bytes == (in_place ? 64 * 128 * 128 * 4 : 0));
+    CHECK(bound<Recurrence>(plain, "recurrence_again", 4096, ends_at).kept == nullptr);
+
+    // In a pool what it begins from is kept, wherever its final states go.
+    const auto kept = bound<abi::unit_steps::KeepArgs>(pool, "keep", 4096, ends_at);
+    CHECK(at(kept.out.initial_state) == 4096);
+    CHECK(at(kept.kept) > kWorkspace);
+    CHECK(at(bound<abi::fused::Args>(pool, "forward", 4096, ends_at).out.final_state) == ends_at);
+    CHECK(bound<Prepare>(pool, "prepare_again", 4096, ends_at).instead.bytes == 0);
+    CHECK(bound<Recurrence>(pool, "recurrence_again", 4096, ends_at).kept == kept.kept);
+  }
+  // What is not written need not be kept.
+  const char* read = "T=8192 H=64 beta_logit=0 h0=1 ht=0 pool=1";
+  CHECK(bound<Recurrence>(read, "recurrence_again", 4096, 0).kept == nullptr);
 }
 
 // The bug: what a pack may be was taken by its mean length alone, 560 us where the planner itself

@@ -25,14 +25,13 @@ if ! "$python" -c 'import pytest' 2>/dev/null; then
   fi
 fi
 if [ "${KDA_TEST_TORCH:-}" = 1 ] && ! "$python" -c 'import torch, fla' 2>/dev/null; then
-  # uv has torch's 5 GB in place in a fifth of pip's time; its cache stays on the same disk.
-  install=("$python" -m pip install -q --disable-pip-version-check)
-  if "${install[@]}" uv; then
-    export UV_CACHE_DIR=$venv/cache
-    install=("$venv/bin/uv" pip install -q --python "$python")
-  fi
-  if ! { "${install[@]}" torch==2.11.0 einops && "${install[@]}" --no-deps fla-core==0.6.0; }; then
-    echo "PyPI could not bring torch and FLA: the tests that want them are skipped" >&2
+  bring() { "$@" torch==2.11.0 einops && "$@" --no-deps fla-core==0.6.0; }
+  pip=("$python" -m pip install -q --disable-pip-version-check)
+  # uv has torch's 5 GB in place in a fifth of pip's time, but does not know pip's settings.
+  export UV_CACHE_DIR=$venv/cache
+  if ! { "${pip[@]}" uv && bring "$venv/bin/uv" pip install -q --python "$python"; } &&
+    ! bring "${pip[@]}"; then
+    echo "neither uv nor pip could bring torch and FLA: the tests that want them are skipped" >&2
   fi
 fi
 exec "$python" -m pytest -q -rs -p no:cacheprovider tests/python "$@"
