@@ -60,18 +60,63 @@ int shards_for(int value_dim, int columns) {
   return space()[3].values.back();
 }
 
+// Whether a block of the recurrence finds room.
+bool fits(const abi::Shape& shape, const Tuning& tuning, const device::Device& device) {
+  return static_cast<std::size_t>(abi::chunk::recurrence_shared_bytes(shape, tuning)) <=
+         device.shared_per_block;
+}
+
+// Prepare threads that suit a chunk.
+int prepare_threads_for(const Problem& problem, int chunk) {
+  const bool f32 = problem.qkv_type == DType::f32;
+  const bool wide = problem.key_dim > 64 && (problem.key_dim <= 128 || !f32);
+  return wide ? 8 * chunk : 4 * chunk;
+}
+
+// By warps that share key channels, as many as keep the device's schedulers busy; the tuning as it
+// is where K, V or shared memory do not let them.  GPU us on an H100 by one, two and four of them
+// (T = 8192; kda-bench --strategy chunk, the best of threads, shards and load_stages):
+//   f32, K = 128         8 heads 1517, 793, 659   32 heads 1822, 1061, 1107   64 2098, 1781, 1890
+//   f32, K = V = 64, two sequences                 8 heads 557, 304, 241      32  557, 480
+//   bf16, K = V = 256    4 heads 942, 670, 435    16 heads 1328, 843, 907     64 2656, 3327
+//   bf16, K = 128        8 heads 387, 357, 335    32 heads 614, 567, 720      64  920, 936
+Tuning sharing_keys(const Problem& problem, const device::Device& device, const Tuning& alone) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;
+  const std::int64_t warps = heads * ceil_div(problem.value_dim, 16);  // of 16 V columns
+  const bool f32 = problem.qkv_type == DType::f32;
+  int most = f32 || warps <= 2 * device.multiprocessors ? 2 : 1;
+  if (warps <= device.multiprocessors) most = 4;
+  for (int key_warps = most; key_warps > 1; key_warps /= 2) {
+    Tuning tuning = alone;
+    tuning.key_warps = key_warps;
+    tuning.threads = 128;
+    const int columns = 16 * (4 / key_warps);
+    tuning.shards = shards_for(problem.value_dim, columns);
+    if (ceil_div(problem.value_dim, tuning.shards) > columns) continue;
+    if (!abi::chunk::shares_keys(shape, tuning)) continue;
+    for (const int chunk : {alone.chunk, problem.wy_chunk > 0 ? alone.chunk : 16}) {
+      tuning.chunk = chunk;
+      tuning.prepare_threads = prepare_threads_for(problem, chunk);
+      for (const int stages : {3, 2}) {
+        tuning.load_stages = stages;
+        if (fits(shape, tuning, device)) return tuning;
+      }
+    }
+  }
+  return alone;
+}
+
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
-  // A state of more than 128 channels fills the registers, and f32 takes three products for one.
-  // Of up to 64 by 64 it pays still, with one block of all V columns a head and one tile more in
-  // flight (kda_prefill_f32 at B=2 H=8 T=4096 on an H200: 590 us for 776, with w and u 636 for
-  // 705).
+  // f32 takes three products for one.  Of up to 64 by 64 chunks of 32 pay still, with one block of
+  // all V columns a head and one tile more in flight (kda_prefill_f32 at B=2 H=8 T=4096 on an H200:
+  // 590 us for 776, with w and u 636 for 705).
   const bool f32 = problem.qkv_type == DType::f32;
   const bool small_f32 = f32 && problem.key_dim <= 64 && problem.value_dim <= 64;
-  tuning.chunk = problem.key_dim > 128 || (f32 && !small_f32) ? 16 : 32;
+  tuning.chunk = f32 && !small_f32 ? 16 : 32;
   if (problem.wy_chunk > 0) tuning.chunk = problem.wy_chunk;
-  const bool wide = problem.key_dim > 64 && (problem.key_dim <= 128 || !f32);
-  tuning.prepare_threads = wide ? 8 * tuning.chunk : 4 * tuning.chunk;
+  tuning.prepare_threads = prepare_threads_for(problem, tuning.chunk);
   tuning.load_stages = small_f32 ? 4 : 3;
 
   const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;
@@ -88,26 +133,37 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   const int columns = ceil_div(problem.value_dim, tuning.shards);
   if (columns > tuning.threads / 2) tuning.threads = 128;
   if (columns > (problem.key_dim > 128 ? 64 : 128)) tuning.threads = 256;
-  return tunable::values_of(tuning, abi::chunk::tunables);
+  return tunable::values_of(sharing_keys(problem, device, tuning), abi::chunk::tunables);
 }
 
 Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const device::Device& device) {
   const auto refuse = [](std::string why) {
     return Status(Code::unsupported, "strategy chunk: " + std::move(why));
   };
-  const int columns = abi::chunk::block_columns(shape, tuning);
-  if (columns > tuning.threads) {
-    return refuse(fmt::format(
-        "shards={} leave {} V columns a block: threads={} hold at most {}; more shards or threads",
-        tuning.shards, columns, tuning.threads, tuning.threads));
+  if (tuning.threads < 32 * tuning.key_warps) {
+    return refuse(fmt::format("key_warps={} want at least {} threads, not threads={}",
+                              tuning.key_warps, 32 * tuning.key_warps, tuning.threads));
   }
-  const int bytes = abi::chunk::recurrence_shared_bytes(shape, tuning);
-  if (static_cast<std::size_t>(bytes) > device.shared_per_block) {
+  if (!abi::chunk::shares_keys(shape, tuning)) {
     return refuse(
-        fmt::format("chunk={} load_stages={} need {} bytes of shared memory a block in the "
-                    "recurrence; {} gives "
-                    "{}",
-                    tuning.chunk, tuning.load_stages, bytes, device.name, device.shared_per_block));
+        fmt::format("key_warps={} cannot share key_dim={}: each would have to have 16, 32, 64 or "
+                    "128 of its channels, rounded up to 16; key_warps=1 does",
+                    tuning.key_warps, shape.key_dim));
+  }
+  const int columns = abi::chunk::block_columns(shape, tuning);
+  const int most = tuning.threads / tuning.key_warps;
+  if (columns > most) {
+    return refuse(
+        fmt::format("shards={} leave {} V columns a block: threads={} of key_warps={} hold at most "
+                    "{}; more shards or threads",
+                    tuning.shards, columns, tuning.threads, tuning.key_warps, most));
+  }
+  if (!fits(shape, tuning, device)) {
+    return refuse(fmt::format(
+        "chunk={} load_stages={} key_warps={} need {} bytes of shared memory a block in the "
+        "recurrence; {} gives {}",
+        tuning.chunk, tuning.load_stages, tuning.key_warps,
+        abi::chunk::recurrence_shared_bytes(shape, tuning), device.name, device.shared_per_block));
   }
   return {};
 }
@@ -154,7 +210,9 @@ double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk::tunables);
   const double wide = problem.qkv_type == DType::f32 ? 4 : 1;
-  const double step = 0.4 + 0.04 * tuning.chunk * problem.key_dim / 128.0 * wide;
+  const double products = 0.032 * tuning.chunk * problem.key_dim / 128.0 * wide / tuning.key_warps;
+  const double sums = tuning.key_warps > 1 ? 0.012 * tuning.chunk : 0.0;
+  const double step = 0.4 + products + sums;
   const double blocks =
       static_cast<double>(problem.max_sequences) * problem.value_heads * tuning.shards;
   const double waves = std::max(1.0, blocks / (2.0 * std::max(device.multiprocessors, 1)));

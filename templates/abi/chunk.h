@@ -13,6 +13,7 @@ struct Tuning {
   int threads = 128;          // threads a block of the recurrence stage
   int shards = 2;             // CTAs that share the V columns of one head
   int load_stages = 3;        // tiles [C, K] in flight in the recurrence
+  int key_warps = 1;          // warps that share the key channels of the same V columns there
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -23,7 +24,14 @@ constexpr Tunable<Tuning> tunables[] = {
      "threads a block, prepare stage"},
     {"threads", &Tuning::threads, {32, 64, 128, 256}, "threads a block, recurrence stage"},
     {"shards", &Tuning::shards, {1, 2, 4, 8, 16}, "CTAs that share one head's V columns"},
-    {"load_stages", &Tuning::load_stages, {2, 3, 4, 6}, "factor tiles in flight"},
+    {"load_stages",
+     &Tuning::load_stages,
+     {2, 3, 4, 6},
+     "factor tiles in flight, or chunks where key_warps is not 1"},
+    {"key_warps",
+     &Tuning::key_warps,
+     {1, 2, 4, 8},
+     "warps that share the key channels of the same V columns, recurrence stage"},
 };
 
 // What the prepare stage is specialised on: it serves every recurrence of the same chunk.
@@ -60,9 +68,10 @@ constexpr float writer_scale(const Shape& shape) {
   return shape.l2norm_qk || shape.qk_normalized ? 1024.0F : 256.0F;
 }
 
-// V columns a block of the recurrence holds: whole 16s for each of its warps.
+// V columns a block of the recurrence holds: whole 16s for each of its warps, or of those that
+// share key channels.
 constexpr int block_columns(const Shape& shape, const Tuning& tuning) {
-  const int whole = tuning.threads / 2;  // 16 a warp
+  const int whole = tuning.threads / 2 / tuning.key_warps;
   const int share = (shape.value_dim + tuning.shards - 1) / tuning.shards;
   return (share + whole - 1) / whole * whole;
 }
@@ -83,7 +92,7 @@ constexpr int factor_keys(const Shape& shape) {
   return tile_bytes(1, keys, bytes) / bytes;
 }
 
-// Dynamic shared memory of the two stages; the kernels assert that it is what they use.
+// Dynamic shared memory of the prepare stage; the kernel asserts that it is what it uses.
 constexpr int prepare_shared_bytes(const Shape& shape, const PrepareTuning& tuning) {
   const int groups = tuning.chunk / 8;
   const int slab = 2 * tuning.prepare_threads / groups;
@@ -93,18 +102,6 @@ constexpr int prepare_shared_bytes(const Shape& shape, const PrepareTuning& tuni
   const int small = (groups * slab + (3 + 2 * 16) * tuning.chunk) * 4;
   return (small + 127) / 128 * 128 + tile_bytes(tuning.chunk, keys, 4) +
          (scores > matrices ? scores : matrices);
-}
-
-constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) {
-  const int bytes = bytes_of(shape.qkv_type);
-  const int keys = (shape.key_dim + 15) / 16 * 16;
-  const int values = tile_bytes(tuning.chunk, block_columns(shape, tuning), bytes);
-  const int square = tile_bytes(tuning.chunk, tuning.chunk, bytes);
-  const int decay = factor_keys(shape) * 4;
-  int side = values > square ? values : square;
-  side = side > decay ? side : decay;
-  side = (side + 1023) / 1024 * 1024;  // slots start where a swizzle pattern does
-  return tuning.load_stages * (tile_bytes(tuning.chunk, keys, bytes) + side);
 }
 
 // The folded factors of one chunk and value head, kernels.md part 0.1: byte offsets of tiles
@@ -128,6 +125,48 @@ constexpr Image image(const Shape& shape, int chunk) {
   const int rest = kd + 2 * factor;
   const int decay = writes_twice(shape) ? rest + factor : rest;
   return {0, factor, kd, kd + factor, rest, decay, decay + factor_keys(shape) * 4};
+}
+
+// Whether each of key_warps has as many key channels, a power of two of them: else their places in
+// a tile would not be one XOR apart (tile::Place).
+constexpr bool shares_keys(const Shape& shape, const Tuning& tuning) {
+  const int tiles = (shape.key_dim + 15) / 16;
+  const int own = tiles / tuning.key_warps;
+  return tuning.key_warps == 1 ||
+         (own > 0 && own * tuning.key_warps == tiles && (own & (own - 1)) == 0);
+}
+
+// A slot of the recurrence's ring: a factor, and beside it v, Aq or the decay; of warps that share
+// key channels a chunk's whole image and v.  Slots and tiles start where a swizzle pattern does.
+struct Slot {
+  int side;  // where what is not a factor, or image, lies
+  int bytes;
+};
+constexpr Slot slot(const Shape& shape, const Tuning& tuning) {
+  const int bytes = bytes_of(shape.qkv_type);
+  const int values = tile_bytes(tuning.chunk, block_columns(shape, tuning), bytes);
+  if (tuning.key_warps > 1) {
+    const int side = (image(shape, tuning.chunk).bytes + 1023) / 1024 * 1024;
+    return {side, side + (values + 1023) / 1024 * 1024};
+  }
+  const int keys = (shape.key_dim + 15) / 16 * 16;
+  const int factor = tile_bytes(tuning.chunk, keys, bytes);
+  const int square = tile_bytes(tuning.chunk, tuning.chunk, bytes);
+  const int decay = factor_keys(shape) * 4;
+  int side = values > square ? values : square;
+  side = side > decay ? side : decay;
+  return {factor, factor + (side + 1023) / 1024 * 1024};
+}
+
+// Where the warps that share key channels add up R and O, each its part of both, in f32.
+constexpr int parts_bytes(const Shape& shape, const Tuning& tuning) {
+  if (tuning.key_warps == 1) return 0;
+  return 2 * tuning.chunk * block_columns(shape, tuning) * tuning.key_warps * 4;
+}
+
+// Dynamic shared memory of the recurrence.
+constexpr int recurrence_shared_bytes(const Shape& shape, const Tuning& tuning) {
+  return tuning.load_stages * slot(shape, tuning).bytes + parts_bytes(shape, tuning);
 }
 
 // The factors of a run.  Chunk slots are numbered as base/varlen.cuh says.

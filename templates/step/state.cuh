@@ -13,7 +13,8 @@
 
 namespace kda::step {
 
-// keys_held: K with room, a multiple of 16; what lies past K stays zero.
+// keys_held: K with room, a multiple of 16; what lies past K stays zero.  Where warps share the key
+// channels each holds so many, from its key0 on.
 template <abi::Shape shape, int tiles, int keys_held = round_up(shape.key_dim, 16)>
 struct State {
   static constexpr int key_tiles = keys_held / 8;
@@ -49,35 +50,35 @@ struct State {
   }
 
   // from, to: this head's; `value0` is the warp's first V column.
-  KDA_DEVICE void load(const Storage* from, int value0) {
+  KDA_DEVICE void load(const Storage* from, int value0, u32 key0 = 0) {
     clear();
-    visit(from, value0,
+    visit(from, value0, key0,
           [](float& x, const Storage* at) { x = kda::load<shape.state_type>(at, 0); });
   }
-  KDA_DEVICE void store(Storage* to, int value0) {
-    visit(to, value0, [](float x, Storage* at) { kda::store<shape.state_type>(at, 0, x); });
+  KDA_DEVICE void store(Storage* to, int value0, u32 key0 = 0) {
+    visit(to, value0, key0, [](float x, Storage* at) { kda::store<shape.state_type>(at, 0, x); });
   }
 
   // The same, the two channels that a thread holds side by side at once where memory has them so:
   // half of the instructions, but code for both.
-  KDA_DEVICE void load_paired(const Storage* from, int value0) {
+  KDA_DEVICE void load_paired(const Storage* from, int value0, u32 key0 = 0) {
     if (!is_paired(from)) {
-      load(from, value0);
+      load(from, value0, key0);
       return;
     }
     clear();
-    visit_pairs(from, value0, [](float* x, const Storage* at) {
+    visit_pairs(from, value0, key0, [](float* x, const Storage* at) {
       const float2 pair = load_pair<shape.state_type>(at, 0);
       x[0] = pair.x;
       x[1] = pair.y;
     });
   }
-  KDA_DEVICE void store_paired(Storage* to, int value0) {
+  KDA_DEVICE void store_paired(Storage* to, int value0, u32 key0 = 0) {
     if (!is_paired(to)) {
-      store(to, value0);
+      store(to, value0, key0);
       return;
     }
-    visit_pairs(to, value0, [](const float* x, Storage* at) {
+    visit_pairs(to, value0, key0, [](const float* x, Storage* at) {
       if constexpr (shape.state_type == abi::DType::f32) {
         ptx::st_global_f32x2(at, x[0], x[1]);
       } else {
@@ -88,12 +89,12 @@ struct State {
 
  private:
   // Calls visit(x, first) for every row of V that exists: x(k), its two registers of channels
-  // 8 k + 2 lane.t and the next; first, channel 2 lane.t's place.  All places are constants away
-  // from one: a store waits for others before its address' register may change.
+  // 8 k + own and the next; first, the lane's own first channel's place.  All places are constants
+  // away from one: a store waits for others before its address' register may change.
   template <class At, class Visit>
-  KDA_DEVICE void visit_rows(At* head, int value0, const Visit& visit) {
+  KDA_DEVICE void visit_rows(At* head, int value0, u32 key0, const Visit& visit) {
     const tile::Lane lane;
-    At* const own = head + index_of(2 * lane.t, value0 + lane.g);
+    At* const own = head + index_of(own_key(key0), value0 + lane.g);
     constexpr bool all_or_none = shape.value_dim % (16 * tiles) == 0;
     if (all_or_none && value0 >= shape.value_dim) return;
 #pragma unroll
@@ -104,11 +105,14 @@ struct State {
     }
   }
 
+  // The lane's first channel.
+  static KDA_DEVICE u32 own_key(u32 key0) { return key0 + 2 * tile::Lane().t; }
+
   // visit(register, place) for every element that exists.
   template <class At, class Visit>
-  KDA_DEVICE void visit(At* head, int value0, const Visit& visit) {
-    const u32 own = 2 * tile::Lane().t;
-    visit_rows(head, value0, [&](const auto& x, At* first) {
+  KDA_DEVICE void visit(At* head, int value0, u32 key0, const Visit& visit) {
+    const u32 own = own_key(key0);
+    visit_rows(head, value0, key0, [&](const auto& x, At* first) {
 #pragma unroll
       for (int k = 0; k < key_tiles; ++k) {
 #pragma unroll
@@ -127,9 +131,9 @@ struct State {
 
   // visit(first of two registers, place) for every pair of channels of a [V, K] that exists.
   template <class At, class Visit>
-  KDA_DEVICE void visit_pairs(At* head, int value0, const Visit& visit) {
-    const u32 own = 2 * tile::Lane().t;
-    visit_rows(head, value0, [&](const auto& x, At* first) {
+  KDA_DEVICE void visit_pairs(At* head, int value0, u32 key0, const Visit& visit) {
+    const u32 own = own_key(key0);
+    visit_rows(head, value0, key0, [&](const auto& x, At* first) {
 #pragma unroll
       for (int k = 0; k < key_tiles; ++k) {
         if (k * 8 + own < shape.key_dim) visit(x(k), first + k * 8);

@@ -50,7 +50,7 @@ struct Operand {  // bf16, f16
 
   // B[k, n] = (n0 + n, k0 + k) from rows() for n0 and n0 + 8.
   template <class Tile>
-  static KDA_DEVICE void load_b2(B (&b)[2], const Place<Tile>& place, int n0, int k0) {
+  static KDA_DEVICE void load_b2(B* b, const Place<Tile>& place, int n0, int k0) {
     u32 r[4];
     ptx::ldmatrix_x4(r, place.at(n0, k0));
     b[0] = {r[0], r[1]};
@@ -94,7 +94,8 @@ struct Operand<abi::DType::f32, splits> {
     u32 lo[splits == 1 ? 1 : count];
     KDA_DEVICE void set(int i, float x) {
       if constexpr (splits != 1) {
-        hi[i] = ptx::cvt_rna_tf32(x);
+        // As cvt.rna.tf32, which takes two instructions more to keep a NaN one: here lo is.
+        hi[i] = (__float_as_uint(x) + 0x1000U) & 0xffffe000U;
         lo[i] = __float_as_uint(x - __uint_as_float(hi[i]));
       } else {
         hi[i] = __float_as_uint(x);
@@ -161,7 +162,7 @@ struct Operand<abi::DType::f32, splits> {
     for (int i = 0; i < 4; ++i) b.set(i, below(place, k0 + i / 2 * 8, n0, i % 2));
   }
   template <class Tile>
-  static KDA_DEVICE void load_b2(B (&b)[2], const Place<Tile>& place, int n0, int k0) {
+  static KDA_DEVICE void load_b2(B* b, const Place<Tile>& place, int n0, int k0) {
     load_b(b[0], place, n0, k0);
     load_b(b[1], place, n0 + 8, k0);
   }

@@ -47,9 +47,9 @@ constexpr float writer_scale = abi::chunk::writer_scale(shape);
 constexpr bool one_slab = slab >= keys16;  // then norms come from the registers
 
 // Blocks a multiprocessor is to hold: 16-bit problems fit 128 registers a thread, but for what a
-// guarded kernel's loop holds.
-constexpr int resident =
-    guarded ? 1 : larger(1, (type != abi::DType::f32 && one_slab ? 512 : 256) / threads);
+// guarded kernel's loop holds, and split products of several slabs.
+constexpr bool fits_128 = type != abi::DType::f32 && (one_slab || !careful);
+constexpr int resident = guarded ? 1 : larger(1, (fits_128 ? 512 : 256) / threads);
 
 static_assert(chunk == 16 || chunk == 32 || chunk == 64, "chunk must be 16, 32 or 64");
 static_assert(slab >= 32 && slab <= 128, "prepare_threads must be 2 to 8 times chunk");
