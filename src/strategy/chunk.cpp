@@ -146,9 +146,10 @@ Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const device:
   }
   if (!abi::chunk::shares_keys(shape, tuning)) {
     return refuse(
-        fmt::format("key_warps={} cannot share key_dim={}: each would have to have 16, 32, 64 or "
-                    "128 of its channels, rounded up to 16; key_warps=1 does",
-                    tuning.key_warps, shape.key_dim));
+        fmt::format("key_warps={} of {} channels each do not share key_dim={}, of whose factors "
+                    "{} are stored; key_warps=1 does",
+                    tuning.key_warps, abi::chunk::keys_of_warp(shape, tuning), shape.key_dim,
+                    abi::chunk::factor_keys(shape)));
   }
   const int columns = abi::chunk::block_columns(shape, tuning);
   const int most = tuning.threads / tuning.key_warps;

@@ -127,13 +127,17 @@ constexpr Image image(const Shape& shape, int chunk) {
   return {0, factor, kd, kd + factor, rest, decay, decay + factor_keys(shape) * 4};
 }
 
-// Whether each of key_warps has as many key channels, a power of two of them: else their places in
-// a tile would not be one XOR apart (tile::Place).
-constexpr bool shares_keys(const Shape& shape, const Tuning& tuning) {
+// Key channels of one of key_warps: whole 16s, the last one's perhaps past K.
+constexpr int keys_of_warp(const Shape& shape, const Tuning& tuning) {
   const int tiles = (shape.key_dim + 15) / 16;
-  const int own = tiles / tuning.key_warps;
-  return tuning.key_warps == 1 ||
-         (own > 0 && own * tuning.key_warps == tiles && (own & (own - 1)) == 0);
+  return (tiles + tuning.key_warps - 1) / tuning.key_warps * 16;
+}
+
+// Whether each of key_warps has some, and a factor's image room for all that they reach.
+constexpr bool shares_keys(const Shape& shape, const Tuning& tuning) {
+  const int own = keys_of_warp(shape, tuning);
+  return (tuning.key_warps - 1) * own < shape.key_dim &&
+         tuning.key_warps * own <= factor_keys(shape);
 }
 
 // A slot of the recurrence's ring: a factor, and beside it v, Aq or the decay; of warps that share

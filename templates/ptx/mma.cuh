@@ -41,4 +41,11 @@ KDA_DEVICE void mma_m16n8k8_tf32(float (&c)[4], const u32* a, const u32* b) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// f32 rounded to tf32 (10 bits of mantissa), nearest.
+KDA_DEVICE u32 cvt_rna_tf32(float x) {
+  u32 r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return r;
+}
+
 }  // namespace kda::ptx

@@ -10,7 +10,8 @@
 // long sums that must be exact to f32 go through multiply8 into fresh accumulators
 // (step/scores.cuh). splits = 1 is plain tf32, for factors that are rounded further anyway: the
 // instruction drops the low 13 bits, so values are to be rounded() before, best where they are
-// stored.
+// stored.  lean: a value is split by three instructions for five, but ptxas then holds both terms
+// from product to product, so it is for who has registers left.
 #pragma once
 
 #include "ptx/mma.cuh"
@@ -27,7 +28,7 @@ struct Lane {
       : g(static_cast<int>(thread % 32 / 4)), t(static_cast<int>(thread % 4)) {}
 };
 
-template <abi::DType type, int splits = 3>
+template <abi::DType type, int splits = 3, bool lean = false>
 struct Operand {  // bf16, f16
   struct A {
     u32 r[4];
@@ -78,8 +79,8 @@ struct Operand {  // bf16, f16
   }
 };
 
-template <int splits>
-struct Operand<abi::DType::f32, splits> {
+template <int splits, bool lean>
+struct Operand<abi::DType::f32, splits, lean> {
   static_assert(splits == 1 || splits == 3 || splits == 4);
 
   // x such that dropping its low 13 bits rounds to nearest; x itself where it will be split.
@@ -94,8 +95,8 @@ struct Operand<abi::DType::f32, splits> {
     u32 lo[splits == 1 ? 1 : count];
     KDA_DEVICE void set(int i, float x) {
       if constexpr (splits != 1) {
-        // As cvt.rna.tf32, which takes two instructions more to keep a NaN one: here lo is.
-        hi[i] = (__float_as_uint(x) + 0x1000U) & 0xffffe000U;
+        // Of NaN this makes a zero, but then lo is NaN.
+        hi[i] = lean ? (__float_as_uint(x) + 0x1000U) & 0xffffe000U : ptx::cvt_rna_tf32(x);
         lo[i] = __float_as_uint(x - __uint_as_float(hi[i]));
       } else {
         hi[i] = __float_as_uint(x);

@@ -53,11 +53,13 @@ TEST_CASE("a chain of few heads is shared by warps", "[strategy]") {
   check("T=8192 H=16 K=256 V=256", 2, 8);
   check("T=8192 H=8", 4, 8);
   check("T=8192 H=64", 1, 2);
-  // Each would have to have 16, 32, 64 or 128 channels.
+  // Each has to have some of the channels, by 16s.
   CHECK(default_tuning("T=8192 H=8 K=16").key_warps == 1);
   CHECK(default_tuning("T=8192 H=8 K=32").key_warps == 2);
   CHECK(default_tuning("T=8192 H=8 K=60").key_warps == 4);
-  CHECK(default_tuning("T=8192 H=8 K=100").key_warps == 1);
+  CHECK(default_tuning("T=8192 H=8 K=80").key_warps == 2);
+  CHECK(default_tuning("T=8192 H=8 K=100").key_warps == 4);
+  CHECK(default_tuning("T=8192 H=8 K=192").key_warps == 4);
 }
 
 // The bug: the limit said 8192, which no tuning reaches, so that V = 4097 was told to take more

@@ -1,10 +1,12 @@
-"""The named problems, read from kda-bench, so that they are those of src/reference/cases.cpp."""
+"""The named problems, read from kda-bench, so that they are those of src/reference/cases.cpp; and
+some of other sizes, types and gates, for which no bar is set."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import subprocess
+from typing import Optional
 
 REGIMES = ("strong", "weak", "mixed")
 
@@ -14,16 +16,26 @@ _FIRST = ("h64", "h16", "h8", "h32", "h4", "h12_t2048", "h96")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A row of the table; K = V = 128 and bf16 throughout."""
+    """A row of the table, where K = V = 128, all is bf16 and the gate bounded; or another kind."""
 
     name: str
     tokens: int
     heads: int
     value_heads: int
     cu_seqlens: tuple[int, ...]
-    floor_us: float
-    bar_us: float
-    goal_us: float
+    floor_us: Optional[float] = None
+    bar_us: Optional[float] = None
+    goal_us: Optional[float] = None
+    key_dim: int = 128
+    value_dim: int = 128
+    dtype: str = "bf16"  # of q, k, v, g, beta and o: bf16, f16 or f32
+    gate: str = "bounded"  # or softplus, which has no bound
+
+    @property
+    def is_usual(self) -> bool:
+        """What every peer serves."""
+        kind = (self.key_dim, self.value_dim, self.dtype, self.gate)
+        return kind == (128, 128, "bf16", "bounded")
 
     @property
     def sequences(self) -> int:
@@ -55,3 +67,24 @@ def read(kda_bench: str) -> list[Case]:
     cases = [case_of(row) for row in json.loads(listed.stdout)]
     order = {name: place for place, name in enumerate(_FIRST)}
     return sorted(cases, key=lambda case: order.get(case.name, len(order)))
+
+
+def _other(name: str, heads: int, tokens: int = 8192, **kind) -> Case:
+    return Case(name, tokens, heads, heads, (0, tokens), **kind)
+
+
+# One sequence each.
+OTHERS = [
+    _other("f32_h8", 8, dtype="f32"),
+    _other("f32_h32", 32, dtype="f32"),
+    _other("f16_h8", 8, dtype="f16"),
+    _other("f16_h64", 64, dtype="f16"),
+    _other("k256_h4", 4, key_dim=256, value_dim=256),
+    _other("k256_h16", 16, key_dim=256, value_dim=256),
+    _other("k64_h16", 16, key_dim=64, value_dim=64),
+    _other("k64_h64", 64, key_dim=64, value_dim=64),
+    _other("v256_h16", 16, value_dim=256),
+    _other("softplus_h8", 8, gate="softplus"),
+    _other("softplus_h32", 32, gate="softplus"),
+    _other("softplus_h64", 64, gate="softplus"),
+]

@@ -2,6 +2,7 @@
 
 tools/peers/compare.sh                     builds, finds the wheels, runs this
 tools/peers/compare.sh h64 h16 --regime strong
+tools/peers/compare.sh --others           other sizes, types and gates (cases.OTHERS)
 tools/peers/compare.sh --list              who would run, and why the others would not
 """
 
@@ -29,6 +30,9 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("case", nargs="*", help="names of cases; none: all")
     parser.add_argument("--kda-bench", default="kda-bench", help="the program that lists the cases")
+    parser.add_argument(
+        "--others", action="store_true", help="cases of other kinds, into others.json and others.md"
+    )
     parser.add_argument("--regime", action="append", choices=case_table.REGIMES)
     parser.add_argument("--only", action="append", help="contenders by name; ours is always one")
     parser.add_argument("--seconds", type=float, default=220, help="no case starts after these")
@@ -113,7 +117,8 @@ class Run:
         for regime in self.asked.regime or case_table.REGIMES:
             inputs.set_regime(sets, regime)
             self.document["rows"].append(self.row(case, regime, sets))
-            report.write(self.asked.out, self.document)
+            stem = "others" if self.asked.others else "peers"
+            report.write(self.asked.out, self.document, stem)
             self.torch.cuda.empty_cache()  # a graph's memory is its own and cannot be reused
 
     def row(self, case: case_table.Case, regime: str, sets: list) -> dict:
@@ -149,6 +154,10 @@ class Run:
             "H": case.heads,
             "HV": case.value_heads,
             "N": case.sequences,
+            "K": case.key_dim,
+            "V": case.value_dim,
+            "dtype": case.dtype,
+            "gate": case.gate,
             "sets": len(sets),
             "floor_us": case.floor_us,
             "bar_us": case.bar_us,
@@ -171,7 +180,7 @@ def main() -> int:
     if asked.list:
         list_contenders(tuple(asked.only or ()))
         return 0
-    cases = case_table.read(asked.kda_bench)
+    cases = case_table.OTHERS if asked.others else case_table.read(asked.kda_bench)
     unknown = set(asked.case) - {case.name for case in cases}
     if unknown:
         print("no such case: " + ", ".join(sorted(unknown)), file=sys.stderr)

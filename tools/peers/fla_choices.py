@@ -101,11 +101,12 @@ def _compile_only(share: int, shares: int) -> None:
 
 
 def compile_all(cases: list[Case], seconds: float) -> list[str]:
-    """Workers for each number of heads, packed and not, that share its variants where there are
-    cores for it; what failed, in words."""
+    """Workers for each number of heads and kind, packed and not, that share its variants where there
+    are cores for it; what failed, in words."""
     first: dict[tuple, Case] = {}
     for case in sorted(cases, key=lambda case: case.tokens):
-        first.setdefault((case.heads, case.value_heads, case.varlen), case)
+        kind = (case.key_dim, case.value_dim, case.dtype, case.gate)
+        first.setdefault((case.heads, case.value_heads, case.varlen, *kind), case)
     shares = max(1, ((os.cpu_count() or 1) - 1) // len(first)) if first else 1
     workers = {
         f"{case.name} {share + 1}/{shares}": subprocess.Popen(

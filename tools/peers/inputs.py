@@ -1,4 +1,4 @@
-"""One case's tensors on the GPU, as shared/peers.md defines them."""
+"""One case's tensors on the GPU, drawn as shared/peers.md says."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import torch
 
 from cases import Case
 
-K = V = 128
 LOWER_BOUND = -5.0
+_TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 _COLD_BYTES = 256 << 20  # sets together are several times the L2, so that no call finds its inputs
 _MOST_SETS = 32
 
 
 @dataclasses.dataclass
 class Inputs:
-    """q, k [T, H, K], v [T, HV, V], g [T, HV, K], beta [T, HV], all bf16; the rest f32."""
+    """q, k [T, H, K], v [T, HV, V], g [T, HV, K], beta [T, HV], of the case's type; the rest f32."""
 
     q: torch.Tensor
     k: torch.Tensor
     v: torch.Tensor
-    g: torch.Tensor  # raw, for the bounded gate
+    g: torch.Tensor  # raw, for the gate
     beta: torch.Tensor  # logits
     A_log: torch.Tensor  # [HV]
     dt_bias: torch.Tensor  # [HV, K]; shared by all sets: the regime writes it
@@ -35,8 +35,10 @@ class Inputs:
 
 
 def bytes_a_set(case: Case) -> int:
-    row = 2 * case.heads * K + 3 * case.value_heads * K + case.value_heads
-    return 2 * case.tokens * row + 8 * case.sequences * case.value_heads * K * V
+    K, V = case.key_dim, case.value_dim
+    row = 2 * case.heads * K + case.value_heads * (K + 2 * V + 1)
+    states = 8 * case.sequences * case.value_heads * K * V
+    return _TYPES[case.dtype].itemsize * case.tokens * row + states
 
 
 def sets_for(case: Case) -> int:
@@ -46,10 +48,11 @@ def sets_for(case: Case) -> int:
 def make(case: Case, seed: int = 1) -> list[Inputs]:
     draw = torch.Generator("cuda").manual_seed(seed)
 
-    def normal(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    def normal(*shape: int, dtype: torch.dtype = _TYPES[case.dtype]) -> torch.Tensor:
         return torch.randn(*shape, dtype=dtype, device="cuda", generator=draw)
 
     T, H, HV = case.tokens, case.heads, case.value_heads
+    K, V = case.key_dim, case.value_dim
     A_log = torch.rand(HV, device="cuda", generator=draw)
     dt_bias = torch.empty(HV, K, device="cuda")
     cu_seqlens = torch.tensor(case.cu_seqlens, dtype=torch.int64, device="cuda")

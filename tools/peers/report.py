@@ -76,7 +76,7 @@ def _speed(rows: list[dict], peers: list[str]) -> str:
     for row in rows:
         times = row["contenders"]
         line = [row["case"], row["regime"], times.get("ours", {}).get("us")]
-        line += [float(row["bar_us"]), float(row["goal_us"])]
+        line += [row["bar_us"], row["goal_us"]]
         for peer in peers:
             line += [times.get(peer, {}).get("us"), ratio(row, peer)]
         lines.append(line)
@@ -116,9 +116,9 @@ def markdown(document: dict) -> str:
         "# Ours beside the peers\n",
         f"{document['machine']}, {document['date']}, commit {document['commit']}. GPU time of a "
         "call in a CUDA graph that is replayed, or of cuDNN's, enqueued while the GPU is held up; "
-        "the contenders in turn, medians; inputs as src/reference/cases.cpp has them; a ratio above "
-        "1 means that ours is faster, none that what was timed gave another output than a plain "
-        "call (`timed o`).\n",
+        "the contenders in turn, medians; inputs drawn as src/reference/cases.cpp says; a ratio "
+        "above 1 means that ours is faster, none that what was timed gave another output than a "
+        "plain call (`timed o`).\n",
     ]
     parts += [f"- {name} did not run: {why}" for name, why in document["missing"].items()]
     lines = summary(rows)
@@ -142,12 +142,12 @@ def markdown(document: dict) -> str:
     return "\n".join(parts)
 
 
-def write(folder: pathlib.Path, document: dict) -> None:
-    """peers.json, a row a line, and peers.md; both replaced whole."""
+def write(folder: pathlib.Path, document: dict, stem: str = "peers") -> None:
+    """<stem>.json, a row a line, and <stem>.md; both replaced whole."""
     head = {key: value for key, value in document.items() if key != "rows"}
     lines = ",\n".join("  " + json.dumps(row) for row in document["rows"])
     text = json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n' + lines + "\n ]\n}\n"
-    for name, content in (("peers.json", text), ("peers.md", markdown(document))):
+    for name, content in ((stem + ".json", text), (stem + ".md", markdown(document))):
         part = folder / (name + ".part")
         part.write_text(content, encoding="utf-8")
         part.replace(folder / name)

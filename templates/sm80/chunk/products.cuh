@@ -40,16 +40,16 @@ KDA_DEVICE typename Product::A operand(const float (&x)[count][4], int k,
 // acc[V, C] += S^T[V, K] factor[C, K]^T, of the warp's key channels.
 KDA_DEVICE void read_state(Accumulators& acc, const State& state, const Factor& factor,
                            const tile::Scale<type>& scale) {
-  const auto from = Product::rows(factor, 0, warp_key());
 #pragma unroll
   for (int k = 0; k < own_keys / 16; ++k) {
+    const auto from = Product::rows(factor, 0, place_key(k));
     typename Product::A a[tiles];
 #pragma unroll
     for (int m = 0; m < tiles; ++m) a[m] = operand(state.s[m], k, scale);
 #pragma unroll
     for (int c = 0; c < chunk_tiles; c += 2) {
       typename Product::B b[2];
-      Product::load_b2(b, from, c * 8, k * 16);
+      Product::load_b2(b, from, c * 8, keys_from_place(k));
 #pragma unroll
       for (int m = 0; m < tiles; ++m) {
         Product::multiply(acc[m][c], a[m], b[0]);
@@ -62,18 +62,18 @@ KDA_DEVICE void read_state(Accumulators& acc, const State& state, const Factor& 
 // The same of both, of warps that share key channels: a state's operand serves twice.
 KDA_DEVICE void read_state(Accumulators& r, Accumulators& o, const State& state, const Factor& kd,
                            const Factor& qd, const tile::Scale<type>& scale) {
-  const auto from_k = Product::rows(kd, 0, warp_key());
-  const auto from_q = Product::rows(qd, 0, warp_key());
 #pragma unroll
   for (int k = 0; k < own_keys / 16; ++k) {
+    const auto from_k = Product::rows(kd, 0, place_key(k));
+    const auto from_q = Product::rows(qd, 0, place_key(k));
     typename Product::A a[tiles];
 #pragma unroll
     for (int m = 0; m < tiles; ++m) a[m] = operand(state.s[m], k, scale);
 #pragma unroll
     for (int c = 0; c < chunk_tiles; c += 2) {
       typename Product::B b[4];
-      Product::load_b2(b, from_k, c * 8, k * 16);
-      Product::load_b2(b + 2, from_q, c * 8, k * 16);
+      Product::load_b2(b, from_k, c * 8, keys_from_place(k));
+      Product::load_b2(b + 2, from_q, c * 8, keys_from_place(k));
 #pragma unroll
       for (int m = 0; m < tiles; ++m) {
         Product::multiply(r[m][c], a[m], b[0]);
@@ -99,7 +99,7 @@ KDA_DEVICE void subtract_from_values(Accumulators& r, const Values& v, float dow
       for (int c = 0; c < chunk_tiles; ++c) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float x = tile::Operand<type>::below(from, c * 8, m * 16 + e / 2 * 8, e % 2);
+          const float x = ProductOf<type>::below(from, c * 8, m * 16 + e / 2 * 8, e % 2);
           r[m][c][e] = x - r[m][c][e] * down;
         }
       }
@@ -133,7 +133,7 @@ KDA_DEVICE void read_writes(Share& o, const Accumulators& r, int m, int c,
   for (int k = 0; k <= c / 2; ++k) {
     typename Product::B b[share_tiles];
     if constexpr (type == abi::DType::f32) {
-      tile::Operand<type>::load_b(b[0], aq, c * 8, k * 16);
+      ProductOf<type>::load_b(b[0], aq, c * 8, k * 16);
     } else {
       Product::load_b2(b, aq, c * 8, k * 16);
     }
@@ -165,7 +165,6 @@ KDA_DEVICE void decay_state(State& state, const float* decay, float unit) {
 // S^T += R^T Ak
 KDA_DEVICE void write_state(State& state, const Accumulators& r, const Writer& ak,
                             const tile::Scale<type>& scale) {
-  const auto from = Product::down(ak, 0, warp_key());
 #pragma unroll
   for (int c = 0; c < chunk / 16; ++c) {
     typename Product::A a[tiles];
@@ -173,8 +172,9 @@ KDA_DEVICE void write_state(State& state, const Accumulators& r, const Writer& a
     for (int m = 0; m < tiles; ++m) a[m] = operand(r[m], c, scale);
 #pragma unroll
     for (int k = 0; k < own_keys / 8; k += 2) {
+      const auto from = Product::down(ak, 0, place_key(k / 2));
       typename Product::B b[2];
-      Product::load_b2_down(b, from, c * 16, k * 8);
+      Product::load_b2_down(b, from, c * 16, keys_from_place(k / 2));
 #pragma unroll
       for (int m = 0; m < tiles; ++m) {
         Product::multiply(state.s[m][k], a[m], b[0]);

@@ -39,6 +39,14 @@ class CasesTest(unittest.TestCase):
         self.assertEqual((by_name["gva16_64"].heads, by_name["gva16_64"].value_heads), (16, 64))
         self.assertEqual(by_name["h64_mixed"].cu_seqlens, (0, 1300, 1847, 3895, 4858, 5129, 8192))
 
+    def test_others_are_of_other_kinds(self):
+        self.assertTrue(all(case.is_usual for case in self.read))
+        self.assertFalse(any(case.is_usual for case in cases.OTHERS))
+        names = [case.name for case in self.read + cases.OTHERS]
+        self.assertEqual(len(names), len(set(names)))
+        for case in cases.OTHERS:
+            self.assertEqual((case.cu_seqlens, case.bar_us), ((0, case.tokens), None))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,6 +3,7 @@
 import unittest
 from unittest import mock
 
+import cases
 import contenders
 
 
@@ -62,6 +63,12 @@ class ContendersTest(unittest.TestCase):
         )
         for name, why in missing.items():
             self.assertTrue(why, name)
+
+    def test_most_peers_serve_one_kind(self):
+        usual = cases.Case("usual", 64, 2, 2, (0, 64))
+        self.assertEqual(contenders.only_usual(usual), "")
+        for case in cases.OTHERS:
+            self.assertTrue(contenders.only_usual(case), case.name)
 
     def test_only_the_named(self):
         found, missing = contenders.present(("flash_kda",))

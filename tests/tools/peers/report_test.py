@@ -63,6 +63,15 @@ class ReportTest(unittest.TestCase):
         self.assertIn("- gva16_64 strong, cudnn_cuda: why", text)
         self.assertIn("| h64 | strong | 200.0 | 300 | 200 | 1600.0 | 8.00 | 400.0 | 2.00 |", text)
 
+    def test_other_kinds_have_no_bar_and_files_of_their_own(self):
+        other = {**row("f32_h8", "strong", ours=600.0, fla=900.0), "bar_us": None, "goal_us": None}
+        with tempfile.TemporaryDirectory() as folder:
+            report.write(pathlib.Path(folder), {**DOCUMENT, "rows": [other]}, "others")
+            text = pathlib.Path(folder, "others.md").read_text()
+            written = json.loads(pathlib.Path(folder, "others.json").read_text())
+        self.assertEqual(len(written["rows"]), 1)
+        self.assertIn("| f32_h8 | strong | 600.0 | - | - | 900.0 | 1.50 |", text)
+
     def test_memory_is_the_most_of_a_cases_regimes(self):
         # The bug: garbage that was collected during FLA's watched call under strong gates, the
         # first row of h8_t4096, made 23.9 MiB of its 88.4.

@@ -3,7 +3,8 @@
 Each module here has a class with
     name            in the results
     __init__()      raises Missing where it cannot run on this machine
-    refuses(case)   why it does not serve the case; empty where it does
+    refuses(case)   why it does not serve the case; empty where it does (only_usual, where it
+                    serves what every peer does)
     prepare(case, sets) -> Prepared
     replayable      false where its calls may not be replayed from a graph; true if absent
 and is made only by `present()`, so that nothing of a peer is imported before.
@@ -42,6 +43,11 @@ def present(only: tuple[str, ...] = ()) -> tuple[list, dict[str, str]]:
             except Missing as reason:
                 missing[kind.name] = str(reason)
     return found, missing
+
+
+def only_usual(case) -> str:
+    """What `refuses` says where a peer serves no other size, type or gate."""
+    return "" if case.is_usual else "K = V = 128, bf16 and the bounded gate are served"
 
 
 def imported(package: str, hint: str):

@@ -11,7 +11,7 @@ of it is done beforehand and not timed.
 
 from __future__ import annotations
 
-from contenders import Missing, Prepared, imported
+from contenders import Missing, Prepared, imported, only_usual
 
 
 class _Engine:
@@ -33,7 +33,7 @@ class _Engine:
         self._op = attention.kimi_delta_attention
 
     def refuses(self, case) -> str:
-        return ""
+        return only_usual(case)
 
     def _arguments(self, x) -> dict:
         return dict(
@@ -88,7 +88,7 @@ class CuteDsl(_Engine):
         imported("cutlass", "nvidia-cutlass-dsl 4.8.1, whose libs wheel is 92 MB")
 
     def refuses(self, case) -> str:
-        return "grouped value heads" if case.heads != case.value_heads else ""
+        return "grouped value heads" if case.heads != case.value_heads else only_usual(case)
 
     def _arguments(self, x) -> dict:
         torch = self._torch

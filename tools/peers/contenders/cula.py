@@ -5,7 +5,7 @@ It takes beta activated, which is done beforehand and not timed.
 
 from __future__ import annotations
 
-from contenders import Missing, Prepared, imported
+from contenders import Missing, Prepared, imported, only_usual
 
 
 class Cula:
@@ -23,7 +23,7 @@ class Cula:
             raise Missing("no GPU")
 
     def refuses(self, case) -> str:
-        return "grouped value heads" if case.heads != case.value_heads else ""
+        return "grouped value heads" if case.heads != case.value_heads else only_usual(case)
 
     def prepare(self, case, sets) -> Prepared:
         torch = self._torch

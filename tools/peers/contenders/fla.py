@@ -22,7 +22,9 @@ class Fla:
         return ""
 
     def _arguments(self, case, x) -> dict:
+        bound = dict(lower_bound=-5.0) if case.gate == "bounded" else {}
         return dict(
+            **bound,
             q=x.q[None],
             k=x.k[None],
             v=x.v[None],
@@ -36,7 +38,6 @@ class Fla:
             use_qk_l2norm_in_kernel=True,
             use_gate_in_kernel=True,
             use_beta_sigmoid_in_kernel=True,
-            lower_bound=-5.0,
             state_v_first=True,
             cu_seqlens=x.cu_seqlens if case.varlen else None,
         )
@@ -48,7 +49,8 @@ class Fla:
 
     def prepare(self, case, sets) -> Prepared:
         arguments = [self._arguments(case, x) for x in sets]
-        return Prepared(lambda i: self._run(self._ops.chunk_kda, safe_gate=True, **arguments[i]))
+        safe = case.gate == "bounded"  # only then is the gate's range known
+        return Prepared(lambda i: self._run(self._ops.chunk_kda, safe_gate=safe, **arguments[i]))
 
     def recurrence(self, case, x) -> tuple:
         """Token by token in f32: what errors are measured against."""

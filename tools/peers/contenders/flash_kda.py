@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contenders import Missing, Prepared, imported
+from contenders import Missing, Prepared, imported, only_usual
 
 
 class FlashKda:
@@ -15,7 +15,7 @@ class FlashKda:
             raise Missing("no GPU")
 
     def refuses(self, case) -> str:
-        return "grouped value heads" if case.heads != case.value_heads else ""
+        return "grouped value heads" if case.heads != case.value_heads else only_usual(case)
 
     def prepare(self, case, sets) -> Prepared:
         torch = self._torch
