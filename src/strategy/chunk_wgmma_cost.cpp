@@ -53,7 +53,8 @@ double short_microseconds(const Problem& problem, const Tuning& tuning) {
 // on an H200).
 double one_by_one_microseconds(const Problem& problem, const device::Device& device,
                                const Tuning& tuning) {
-  const double step = 0.1 + 0.011 * tuning.chunk;
+  const double step =
+      std::max(0.1 + 0.011 * tuning.chunk, by_hand_microseconds(problem, tuning.chunk));
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
   const double one = step * (longest_length(problem) / tuning.chunk + 1) +
@@ -71,7 +72,8 @@ struct AtOnce {
 };
 AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
                      std::int64_t chains) {
-  const double step = tuning.warpgroups == 1 ? 0.44 : 0.73;
+  const double step =
+      std::max(tuning.warpgroups == 1 ? 0.44 : 0.73, by_hand_microseconds(problem, tuning.chunk));
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max((all - static_cast<double>(chains)) * tuning.preparers / 100, 1.0);
   return {step * (longest_length(problem) / tuning.chunk + 1) +

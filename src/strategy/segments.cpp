@@ -84,8 +84,11 @@ struct Counts {
 // All chunks of the segments, in waves of blocks.  Each takes longer than in a chain among few: the
 // L2 and memory feed all that walk (0.58 and 0.87 us for 32 tokens on an H200; 0.45 and 0.73 among
 // few).
-double walk_microseconds(const device::Device& device, const Counts& counts, const Tuning& tuning) {
-  const double step = (0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.28 : 1.92);
+double walk_microseconds(const Problem& problem, const device::Device& device, const Counts& counts,
+                         const Tuning& tuning) {
+  const double step =
+      std::max((0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.28 : 1.92),
+               by_hand_microseconds(problem, tuning.chunk));
   const double waves = std::ceil(counts.blocks / std::max(device.multiprocessors, 1));
   return 4.0 + waves * step * (std::min<double>(tuning.segment, counts.chunks) + 1);
 }
@@ -119,7 +122,7 @@ double estimate_of(const Problem& problem, const device::Device& device, const T
   // What is not cut chunk_wgmma does with less.
   const double start = counts.segments > 1 ? 6.0 : 14.0;
   return start + prepare_microseconds(problem, device, tuning.chunk) +
-         std::max(walk_microseconds(device, counts, tuning),
+         std::max(walk_microseconds(problem, device, counts, tuning),
                   stream_microseconds(problem, device, tuning.chunk)) +
          correct_microseconds(problem, device, counts, tuning);
 }

@@ -15,7 +15,8 @@
 namespace kda::chunk_wgmma {
 
 // By hand: a task's rows of v or o, chunk by chunk, the block's V columns.  16 bytes a move where
-// the tensor lies so, or element by element.
+// the tensor lies so, or element by element; where no row of V columns lies so, by pairs of them if
+// they are aligned, and with many loads on their way.
 template <class Chain>
 class Rows {
   using Values = typename Chain::Values;
@@ -24,8 +25,10 @@ class Rows {
   static constexpr int lanes = 32 * Chain::row_warps;
   static constexpr int rows_at_once = lanes / units;
   static constexpr int moves = Chain::chunk / rows_at_once;  // a lane
+  static constexpr bool never_vectored = Chain::values % 8 != 0;
 
  public:
+  // vectored: 16 bytes a move; where that is never so, a pair of elements.
   KDA_DEVICE Rows(const abi::Tensor& tensor, const Task& task, int warp, bool vectored)
       : lane_(warp * 32 + static_cast<int>(threadIdx.x) % 32),
         token_(tensor.token * 2),
@@ -46,6 +49,15 @@ class Rows {
 
   // Starts bringing a chunk, what does not exist as zeros; the barrier counts it once it is there.
   KDA_DEVICE void load(u32 to, u32 barrier) const {
+    if constexpr (never_vectored) {
+      if (Chain::values % 2 == 0 && vectored_) {
+        load_together<u32>(to);
+      } else {
+        load_together<u16>(to);
+      }
+      ptx::mbarrier_arrive(barrier);
+      return;
+    }
     if (!vectored_) {
       each([&](int row, int column, bool there) {
         ptx::st_shared_u16(to + Values::at(row, column), there ? *at(row, column) : u16(0));
@@ -73,6 +85,14 @@ class Rows {
 
   // Takes a chunk away.
   KDA_DEVICE void store(u32 from) const {
+    if constexpr (never_vectored) {
+      if (Chain::values % 2 == 0 && vectored_) {
+        store_together<u32>(from);
+      } else {
+        store_together<u16>(from);
+      }
+      return;
+    }
     if (!vectored_) {
       each([&](int row, int column, bool there) {
         const u16 x = ptx::ld_shared_u16(from + Values::at(row, column));
@@ -119,6 +139,53 @@ class Rows {
   KDA_DEVICE u16* at(int row, int column) const {
     return reinterpret_cast<u16*>(first_ + row * token_) + column;
   }
+  // A lane's elements or pairs of them, so many at once: visit(i, row, column) of the i-th.
+  static constexpr int together = 16;
+  template <class Word, class Visit>
+  KDA_DEVICE void each_of(int begin, const Visit& visit) const {
+    constexpr int width = sizeof(Word) / 2;
+    constexpr int words = columns / width;  // a row
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int number = (begin + i) * lanes + lane_;
+      visit(i, number / words, number % words * width);
+    }
+  }
+  template <class Word>
+  static constexpr int words_a_lane = Chain::chunk* columns / (sizeof(Word) / 2) / lanes;
+
+  static KDA_DEVICE void put(u32 to, u16 x) { ptx::st_shared_u16(to, x); }
+  static KDA_DEVICE void put(u32 to, u32 x) { ptx::st_shared_u32(to, x); }
+  static KDA_DEVICE void take(u16& x, u32 from) { x = ptx::ld_shared_u16(from); }
+  static KDA_DEVICE void take(u32& x, u32 from) { x = ptx::ld_shared_u32(from); }
+
+  template <class Word>
+  KDA_DEVICE void load_together(u32 to) const {
+    static_assert(words_a_lane<Word> % together == 0);
+#pragma unroll 1
+    for (int begin = 0; begin < words_a_lane<Word>; begin += together) {
+      Word x[together];
+      each_of<Word>(begin, [&](int i, int row, int column) {
+        x[i] = row < left_ && column < exist_ ? *reinterpret_cast<const Word*>(at(row, column))
+                                              : Word(0);
+      });
+      each_of<Word>(begin,
+                    [&](int i, int row, int column) { put(to + Values::at(row, column), x[i]); });
+    }
+  }
+  template <class Word>
+  KDA_DEVICE void store_together(u32 from) const {
+#pragma unroll 1
+    for (int begin = 0; begin < words_a_lane<Word>; begin += together) {
+      Word x[together];
+      each_of<Word>(
+          begin, [&](int i, int row, int column) { take(x[i], from + Values::at(row, column)); });
+      each_of<Word>(begin, [&](int i, int row, int column) {
+        if (row < left_ && column < exist_) *reinterpret_cast<Word*>(at(row, column)) = x[i];
+      });
+    }
+  }
+
   template <class What>
   KDA_DEVICE void each(const What& what) const {
 #pragma unroll 1
@@ -135,6 +202,18 @@ class Rows {
   u32 place_;    // of its first move in shared memory, bytes
   bool vectored_;
 };
+
+// Whether Rows moves more than an element at once: the same way for v and o, so that each lane
+// loads where it alone has read.
+template <class Chain>
+KDA_DEVICE bool moves_more_than_one(const abi::Tensor& v, const abi::Tensor& o) {
+  constexpr int values = Chain::values;
+  if constexpr (values % 8 != 0) {
+    return is_paired<Chain::type>(v, values) && is_paired<Chain::type>(o, values);
+  } else {
+    return is_vectored<Chain::type>(v, values) && is_vectored<Chain::type>(o, values);
+  }
+}
 
 // What each warp that moves rows by hand does with a task's chunks, from a place in the ring on:
 // brings v to them and takes o from where it lay.
@@ -252,9 +331,7 @@ KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk_wgm
     move_rows_by_engine<Chain>(ring, moves, task.chunks, [](int) { return false; });
     return;
   }
-  // The same way for both, so that each lane loads where it alone has read.
-  const bool vectored = is_vectored<Chain::type>(args.in.v, Chain::values) &&
-                        is_vectored<Chain::type>(args.out.o, Chain::values);
+  const bool vectored = moves_more_than_one<Chain>(args.in.v, args.out.o);
   Rows<Chain> v(args.in.v, task, warp, vectored);
   Rows<Chain> o(args.out.o, task, warp, vectored);
   move_rows_by_hand<Chain>(ring, {}, v, o, task.chunks);
