@@ -32,7 +32,8 @@ constexpr int most(int Tuning::*field) {
   return found;
 }
 
-// A block holds as many V columns of a head as it has threads (check_tuning).
+// A block holds as many V columns of a head as it has threads, where no warps share key channels
+// (check_tuning).
 constexpr int kMostShards = most(&Tuning::shards);
 constexpr int kMostColumns = most(&Tuning::threads);
 constexpr int kLargestValueDim = kMostShards * kMostColumns;
@@ -85,9 +86,9 @@ Tuning sharing_keys(const Problem& problem, const device::Device& device, const 
   const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;
   const std::int64_t warps = heads * ceil_div(problem.value_dim, 16);  // of 16 V columns
   const bool f32 = problem.qkv_type == DType::f32;
-  int most = f32 || warps <= 2 * device.multiprocessors ? 2 : 1;
-  if (warps <= device.multiprocessors) most = 4;
-  for (int key_warps = most; key_warps > 1; key_warps /= 2) {
+  int wanted = f32 || warps <= 2 * device.multiprocessors ? 2 : 1;
+  if (warps <= device.multiprocessors) wanted = 4;
+  for (int key_warps = wanted; key_warps > 1; key_warps /= 2) {
     Tuning tuning = alone;
     tuning.key_warps = key_warps;
     tuning.threads = 128;
@@ -109,9 +110,9 @@ Tuning sharing_keys(const Problem& problem, const device::Device& device, const 
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
-  // f32 takes three products for one.  Of up to 64 by 64 chunks of 32 pay still, with one block of
-  // all V columns a head and one tile more in flight (kda_prefill_f32 at B=2 H=8 T=4096 on an H200:
-  // 590 us for 776, with w and u 636 for 705).
+  // f32 takes three products for one; of up to 64 by 64 chunks of 32 pay still.  Where no warps
+  // share their key channels these go by one block of all V columns a head and with one tile more
+  // in flight.
   const bool f32 = problem.qkv_type == DType::f32;
   const bool small_f32 = f32 && problem.key_dim <= 64 && problem.value_dim <= 64;
   tuning.chunk = f32 && !small_f32 ? 16 : 32;
@@ -144,20 +145,25 @@ Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const device:
     return refuse(fmt::format("key_warps={} want at least {} threads, not threads={}",
                               tuning.key_warps, 32 * tuning.key_warps, tuning.threads));
   }
-  if (!abi::chunk::shares_keys(shape, tuning)) {
+  const int own = abi::chunk::keys_of_warp(shape, tuning);
+  if ((tuning.key_warps - 1) * own >= shape.key_dim) {
     return refuse(
-        fmt::format("key_warps={} of {} channels each do not share key_dim={}, of whose factors "
-                    "{} are stored; key_warps=1 does",
-                    tuning.key_warps, abi::chunk::keys_of_warp(shape, tuning), shape.key_dim,
-                    abi::chunk::factor_keys(shape)));
+        fmt::format("key_warps={} of {} channels each leave the last none of key_dim={}; fewer do",
+                    tuning.key_warps, own, shape.key_dim));
+  }
+  if (!abi::chunk::shares_keys(shape, tuning)) {
+    return refuse(fmt::format(
+        "key_warps={} of {} channels each reach past the {} that key_dim={} stores of a factor; "
+        "fewer may not",
+        tuning.key_warps, own, abi::chunk::factor_keys(shape), shape.key_dim));
   }
   const int columns = abi::chunk::block_columns(shape, tuning);
-  const int most = tuning.threads / tuning.key_warps;
-  if (columns > most) {
+  const int held = tuning.threads / tuning.key_warps;
+  if (columns > held) {
     return refuse(
         fmt::format("shards={} leave {} V columns a block: threads={} of key_warps={} hold at most "
                     "{}; more shards or threads",
-                    tuning.shards, columns, tuning.threads, tuning.key_warps, most));
+                    tuning.shards, columns, tuning.threads, tuning.key_warps, held));
   }
   if (!fits(shape, tuning, device)) {
     return refuse(fmt::format(
@@ -212,7 +218,8 @@ double estimate(const Problem& problem, const device::Device& device,
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::chunk::tunables);
   const double wide = problem.qkv_type == DType::f32 ? 4 : 1;
   const double products = 0.032 * tuning.chunk * problem.key_dim / 128.0 * wide / tuning.key_warps;
-  const double sums = tuning.key_warps > 1 ? 0.012 * tuning.chunk : 0.0;
+  const double sums =  // of f32, 16 tokens: 0.05, 0.2 and 0.8 us by two, four and eight warps
+      tuning.key_warps > 1 ? 0.00075 * tuning.chunk * tuning.key_warps * tuning.key_warps : 0.0;
   const double step = 0.4 + products + sums;
   const double blocks =
       static_cast<double>(problem.max_sequences) * problem.value_heads * tuning.shards;

@@ -97,8 +97,8 @@ constexpr double kShortMicroseconds = 8;
 double prepare_microseconds(const Problem& problem, const device::Device& device, int chunk);
 double stream_microseconds(const Problem& problem, const device::Device& device, int chunk);
 
-// What a chain of wgmma waits in a chunk for its rows, where none of V columns lies on 16 bytes and
-// warps move them by pairs of elements or one by one; 0 elsewhere.
+// What a chain of wgmma waits in a chunk for its rows, where V is no multiple of 8 and warps move
+// them by pairs of elements or one by one; 0 elsewhere.
 double by_hand_microseconds(const Problem& problem, int chunk);
 
 }  // namespace kda::strategy

@@ -1,7 +1,7 @@
 // The state of one value head, transposed and spread over a block's warps: a warp holds 16 * tiles
-// V columns as rows of S^T [V, K] in f32 accumulators, every key channel of them.  S^T is the A
-// operand of both products that read it and the accumulator of the one that updates it, so it never
-// leaves the registers.
+// V columns as rows of S^T [V, K] in f32 accumulators, every key channel of them or its share.  S^T
+// is the A operand of both products that read it and the accumulator of the one that updates it, so
+// it never leaves the registers.
 #pragma once
 
 #include "abi/shape.h"

@@ -95,7 +95,7 @@ struct Operand<abi::DType::f32, splits, lean> {
     u32 lo[splits == 1 ? 1 : count];
     KDA_DEVICE void set(int i, float x) {
       if constexpr (splits != 1) {
-        // Of NaN this makes a zero, but then lo is NaN.
+        // The NaN of all bits becomes a zero, but then lo is NaN.
         hi[i] = lean ? (__float_as_uint(x) + 0x1000U) & 0xffffe000U : ptx::cvt_rna_tf32(x);
         lo[i] = __float_as_uint(x - __uint_as_float(hi[i]));
       } else {

@@ -73,8 +73,12 @@ TEST_CASE("warps that cannot share key channels are refused by name", "[strategy
       "chunk=32 prepare_threads=128 threads=128 shards=8 load_stages=2 key_warps=4";
   CHECK(composed("T=100 H=1 K=128", four).ok());
   CHECK(composed("T=100 H=1 K=80", four).message() ==
-        "strategy chunk: key_warps=4 of 32 channels each do not share key_dim=80, of whose factors "
-        "128 are stored; key_warps=1 does");
+        "strategy chunk: key_warps=4 of 32 channels each leave the last none of key_dim=80; fewer "
+        "do");
+  CHECK(
+      composed("T=100 H=1 K=160 qkv=f32", four).message() ==
+      "strategy chunk: key_warps=4 of 48 channels each reach past the 160 that key_dim=160 stores "
+      "of a factor; fewer may not");
   CHECK(composed("T=100 H=1 K=128 V=512", four).message() ==
         "strategy chunk: shards=8 leave 64 V columns a block: threads=128 of key_warps=4 hold at "
         "most 32; more shards or threads");

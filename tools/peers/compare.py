@@ -2,7 +2,7 @@
 
 tools/peers/compare.sh                     builds, finds the wheels, runs this
 tools/peers/compare.sh h64 h16 --regime strong
-tools/peers/compare.sh --others           other sizes, types and gates (cases.OTHERS)
+tools/peers/compare.sh --others            other sizes, types and gates (cases.OTHERS)
 tools/peers/compare.sh --list              who would run, and why the others would not
 """
 
@@ -40,14 +40,19 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--fla-choices",
         type=pathlib.Path,
-        default=HERE / "fla_choices.json",
-        help="FLA's autotuning of an earlier run",
+        help="FLA's autotuning of an earlier run (fla_choices.json beside this file, or "
+        "others_fla_choices.json)",
     )
     parser.add_argument(
         "--tune", action="store_true", help="only FLA's autotuning; saves it in --out"
     )
     parser.add_argument("--list", action="store_true", help="print the contenders and stop")
     return parser.parse_args()
+
+
+def choices_of(asked: argparse.Namespace) -> str:
+    """The file of FLA's choices for these cases."""
+    return "others_fla_choices.json" if asked.others else "fla_choices.json"
 
 
 def list_contenders(only: tuple[str, ...]) -> None:
@@ -117,8 +122,7 @@ class Run:
         for regime in self.asked.regime or case_table.REGIMES:
             inputs.set_regime(sets, regime)
             self.document["rows"].append(self.row(case, regime, sets))
-            stem = "others" if self.asked.others else "peers"
-            report.write(self.asked.out, self.document, stem)
+            report.write(self.asked.out, self.document, "others" if self.asked.others else "peers")
             self.torch.cuda.empty_cache()  # a graph's memory is its own and cannot be reused
 
     def row(self, case: case_table.Case, regime: str, sets: list) -> dict:
@@ -172,7 +176,7 @@ class Run:
                 break
             self.case(case)
             if self.fla:
-                fla_choices.save(self.asked.out / "fla_choices.json")
+                fla_choices.save(self.asked.out / choices_of(self.asked))
 
 
 def main() -> int:
@@ -187,7 +191,7 @@ def main() -> int:
         return 2
     cases = [case for case in cases if not asked.case or case.name in asked.case]
     asked.out.mkdir(parents=True, exist_ok=True)
-    known = fla_choices.install(asked.fla_choices)
+    known = fla_choices.install(asked.fla_choices or HERE / choices_of(asked))
     run = Run(asked)
     run.tell_who()
     if run.fla:

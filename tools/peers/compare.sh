@@ -3,7 +3,7 @@
 # the wheels of .whl importable, runs compare.py, or original.py where the first argument is
 # "original".  Arguments go there; README.md has more.
 #   BUILD  the build folder, made if it is not there (build-peers); that of device_check.sh will do
-#   OUT    where peers.json and peers.md go (/tmp)
+#   OUT    where peers.json and peers.md go, or others.json and others.md (/tmp)
 #   CMAKE_ARGS  to the configure step         KDA_PEERS_SITE  where the wheels are unpacked
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -116,7 +116,7 @@ def markdown(document: dict) -> str:
         "# Ours beside the peers\n",
         f"{document['machine']}, {document['date']}, commit {document['commit']}. GPU time of a "
         "call in a CUDA graph that is replayed, or of cuDNN's, enqueued while the GPU is held up; "
-        "the contenders in turn, medians; inputs drawn as src/reference/cases.cpp says; a ratio "
+        "the contenders in turn, medians; inputs drawn as tools/peers/inputs.py does; a ratio "
         "above 1 means that ours is faster, none that what was timed gave another output than a "
         "plain call (`timed o`).\n",
     ]

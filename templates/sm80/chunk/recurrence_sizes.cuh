@@ -23,7 +23,7 @@ constexpr abi::DType type = shape.qkv_type;
 constexpr int chunk = tune.chunk;
 constexpr int threads = tune.threads;
 constexpr int key_warps = tune.key_warps;
-constexpr int value_warps = threads / 32 / key_warps;
+constexpr int value_warps = larger(threads / 32 / key_warps, 1);
 constexpr int keys16 = round_up(shape.key_dim, 16);
 constexpr int own_keys = abi::chunk::keys_of_warp(shape, tune);
 constexpr int values = shape.value_dim;
@@ -34,6 +34,7 @@ constexpr int parts = abi::chunk::factor_parts(shape);
 constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
 constexpr float writer_scale = abi::chunk::writer_scale(shape);
 
+static_assert(threads >= 32 * key_warps, "key_warps want 32 threads each");
 static_assert(tiles == 1 || tiles == 2, "a warp holds 16 or 32 columns: threads too few");
 static_assert(abi::chunk::shares_keys(shape, tune), "each of key_warps must have key channels");
 

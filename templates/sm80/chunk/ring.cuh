@@ -80,8 +80,11 @@ class Ring {
   KDA_DEVICE void load() {
     if (left_ > 0) {
       char* to = memory_ + filled_ * slot.bytes;
-      if constexpr (key_warps > 1) {
+      if constexpr (key_warps > 1 && image.kd - image.aq == Square::bytes) {
         copy<image.bytes>(to, image_);
+      } else if constexpr (key_warps > 1) {  // nothing is written between Aq and Kd
+        copy<image.aq + Square::bytes>(to, image_);
+        copy<image.bytes - image.kd>(to + image.kd, image_ + image.kd);
       } else if constexpr (part == 0) {
         copy<Factor::bytes>(to + kd_at, image_ + image.kd);
       } else if constexpr (part == 1) {

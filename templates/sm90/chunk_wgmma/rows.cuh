@@ -139,20 +139,25 @@ class Rows {
   KDA_DEVICE u16* at(int row, int column) const {
     return reinterpret_cast<u16*>(first_ + row * token_) + column;
   }
-  // A lane's elements or pairs of them, so many at once: visit(i, row, column) of the i-th.
-  static constexpr int together = 16;
+  // A lane's elements of a chunk, or pairs of them, and how many it has on their way at once: more
+  // leave a chain with checkpoints too few registers.
+  template <class Word>
+  static constexpr int words_a_lane = Chain::chunk*(columns * 2 / sizeof(Word)) / lanes;
+  template <class Word>
+  static constexpr int together = smaller(Chain::shape.checkpoints ? 8 : 16, words_a_lane<Word>);
+
+  // visit(i, row, column) of the i-th from `begin` on.
   template <class Word, class Visit>
   KDA_DEVICE void each_of(int begin, const Visit& visit) const {
     constexpr int width = sizeof(Word) / 2;
     constexpr int words = columns / width;  // a row
+    static_assert(words_a_lane<Word> % together<Word> == 0);
 #pragma unroll
-    for (int i = 0; i < together; ++i) {
+    for (int i = 0; i < together<Word>; ++i) {
       const int number = (begin + i) * lanes + lane_;
       visit(i, number / words, number % words * width);
     }
   }
-  template <class Word>
-  static constexpr int words_a_lane = Chain::chunk* columns / (sizeof(Word) / 2) / lanes;
 
   static KDA_DEVICE void put(u32 to, u16 x) { ptx::st_shared_u16(to, x); }
   static KDA_DEVICE void put(u32 to, u32 x) { ptx::st_shared_u32(to, x); }
@@ -161,10 +166,9 @@ class Rows {
 
   template <class Word>
   KDA_DEVICE void load_together(u32 to) const {
-    static_assert(words_a_lane<Word> % together == 0);
 #pragma unroll 1
-    for (int begin = 0; begin < words_a_lane<Word>; begin += together) {
-      Word x[together];
+    for (int begin = 0; begin < words_a_lane<Word>; begin += together<Word>) {
+      Word x[together<Word>];
       each_of<Word>(begin, [&](int i, int row, int column) {
         x[i] = row < left_ && column < exist_ ? *reinterpret_cast<const Word*>(at(row, column))
                                               : Word(0);
@@ -176,8 +180,8 @@ class Rows {
   template <class Word>
   KDA_DEVICE void store_together(u32 from) const {
 #pragma unroll 1
-    for (int begin = 0; begin < words_a_lane<Word>; begin += together) {
-      Word x[together];
+    for (int begin = 0; begin < words_a_lane<Word>; begin += together<Word>) {
+      Word x[together<Word>];
       each_of<Word>(
           begin, [&](int i, int row, int column) { take(x[i], from + Values::at(row, column)); });
       each_of<Word>(begin, [&](int i, int row, int column) {
@@ -203,15 +207,13 @@ class Rows {
   bool vectored_;
 };
 
-// Whether Rows moves more than an element at once: the same way for v and o, so that each lane
-// loads where it alone has read.
+// Whether Rows may move more than an element of a tensor at once.
 template <class Chain>
-KDA_DEVICE bool moves_more_than_one(const abi::Tensor& v, const abi::Tensor& o) {
-  constexpr int values = Chain::values;
-  if constexpr (values % 8 != 0) {
-    return is_paired<Chain::type>(v, values) && is_paired<Chain::type>(o, values);
+KDA_DEVICE bool moves_more_than_one(const abi::Tensor& tensor) {
+  if constexpr (Chain::values % 8 != 0) {
+    return is_paired<Chain::type>(tensor, Chain::values);
   } else {
-    return is_vectored<Chain::type>(v, values) && is_vectored<Chain::type>(o, values);
+    return is_vectored<Chain::type>(tensor, Chain::values);
   }
 }
 
@@ -331,7 +333,9 @@ KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk_wgm
     move_rows_by_engine<Chain>(ring, moves, task.chunks, [](int) { return false; });
     return;
   }
-  const bool vectored = moves_more_than_one<Chain>(args.in.v, args.out.o);
+  // The same way for both, so that each lane loads where it alone has read.
+  const bool vectored =
+      moves_more_than_one<Chain>(args.in.v) && moves_more_than_one<Chain>(args.out.o);
   Rows<Chain> v(args.in.v, task, warp, vectored);
   Rows<Chain> o(args.out.o, task, warp, vectored);
   move_rows_by_hand<Chain>(ring, {}, v, o, task.chunks);

@@ -105,7 +105,7 @@ KDA_DEVICE void feed(const Ring& ring, const abi::segments::Args& args, const Pa
 KDA_DEVICE void move_outputs(const Ring& ring, const abi::segments::Args& args, const Part& part,
                              int warp) {
   const abi::Tensor& o = args.chain.out.o;
-  const bool vectored = is_vectored<Correction::type>(o, Correction::values);
+  const bool vectored = chunk_wgmma::moves_more_than_one<Correction>(o);
   Cursor here;
 #pragma unroll 1
   for (int index = part.first; index < part.end; ++index) {

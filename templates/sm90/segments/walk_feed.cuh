@@ -115,7 +115,8 @@ KDA_DEVICE void move(const Chain::Ring& ring, const abi::segments::Args& args, c
     });
     return;
   }
-  const bool vectored = chunk_wgmma::moves_more_than_one<Chain>(args.chain.in.v, args.chain.out.o);
+  const bool vectored = chunk_wgmma::moves_more_than_one<Chain>(args.chain.in.v) &&
+                        chunk_wgmma::moves_more_than_one<Chain>(args.chain.out.o);
   chunk_wgmma::Rows<ValueRows> v(args.chain.in.v, task, warp, vectored);
   chunk_wgmma::Rows<ValueRows> o(args.chain.out.o, task, warp, vectored);
   HandMoves moves{o, queries, warp, 0};
