@@ -110,22 +110,18 @@ Tuning sharing_keys(const Problem& problem, const device::Device& device, const 
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
-  // f32 takes three products for one; of up to 64 by 64 chunks of 32 pay still.  Where no warps
-  // share their key channels these go by one block of all V columns a head and with one tile more
-  // in flight.
-  const bool f32 = problem.qkv_type == DType::f32;
-  const bool small_f32 = f32 && problem.key_dim <= 64 && problem.value_dim <= 64;
-  tuning.chunk = f32 && !small_f32 ? 16 : 32;
+  // f32 takes three products for one; of up to 64 by 64 chunks of 32 pay still.
+  const bool small = problem.key_dim <= 64 && problem.value_dim <= 64;
+  tuning.chunk = problem.qkv_type == DType::f32 && !small ? 16 : 32;
   if (problem.wy_chunk > 0) tuning.chunk = problem.wy_chunk;
   tuning.prepare_threads = prepare_threads_for(problem, tuning.chunk);
-  tuning.load_stages = small_f32 ? 4 : 3;
 
   const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;
   tuning.threads = 128;
   if (problem.value_dim <= 16) {
     tuning.threads = 32;
   } else if (problem.value_dim <= 32 ||
-             (!small_f32 && heads * shards_for(problem.value_dim, 32) <= device.multiprocessors)) {
+             heads * shards_for(problem.value_dim, 32) <= device.multiprocessors) {
     tuning.threads = 64;
   }
   tuning.shards = shards_for(problem.value_dim, tuning.threads / 2);

@@ -62,6 +62,22 @@ TEST_CASE("a chain of few heads is shared by warps", "[strategy]") {
   CHECK(default_tuning("T=8192 H=8 K=192").key_warps == 4);
 }
 
+// The bug: a slot more than f32 of 64 channels had elsewhere was too much for an sm_89 by chunks of
+// 64, the WY tensors' (kda_prefill_f32): the default could not be composed.
+TEST_CASE("f32 with w and u has a default that an sm_89 composes", "[strategy]") {
+  const auto device = device::parse("sm_89");
+  REQUIRE(device);
+  for (const char* wy : {"wy=16", "wy=32", "wy=64"}) {
+    INFO(wy);
+    const Problem problem = test::problem_in_words(
+        "T=4096 N=2 H=8 K=64 V=64 qkv=f32 g=f32 beta=f32 " + std::string(wy));
+    const auto recipe =
+        strategy::chunk.compose(problem, *device, strategy::chunk.defaults(problem, *device));
+    INFO(recipe.status().message());
+    CHECK(recipe);
+  }
+}
+
 // The bug: the limit said 8192, which no tuning reaches, so that V = 4097 was told to take more
 // shards or threads than there are; and from 2049 on the default was one that cannot serve.
 TEST_CASE("V is served up to its limit, by the default, and refused past it by name",
