@@ -220,9 +220,11 @@ double estimate(const Problem& problem, const device::Device& device,
   const double blocks =
       static_cast<double>(problem.max_sequences) * problem.value_heads * tuning.shards;
   const double waves = std::max(1.0, blocks / (2.0 * std::max(device.multiprocessors, 1)));
-  const double one = step * (longest_length(problem) / tuning.chunk + 1);
+  const auto chain = [&](double tokens) { return step * (tokens / tuning.chunk + 1); };
+  const double longest = chain(longest_length(problem));
   return 11.0 + factor_microseconds(problem, device, tuning.chunk) +
-         (is_mixed(problem) ? one + waves * kShortMicroseconds : waves * one);
+         (is_mixed(problem) ? longest + waves * kShortMicroseconds
+                            : std::max(longest, waves * chain(mean_length(problem))));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "abi/chunk_wgmma.h"
+#include "abi/factors.h"
 #include "compose/prelude.hpp"
 #include "compose/workspace.hpp"
 #include "problem/problem.hpp"
@@ -46,9 +47,16 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::chunk_wgmma::tunables); }
 
+// Groups that prepare beside chains walk over a pack's sequences a lane each, or in a mixed pack
+// over one after another.
+bool can_walk(const Problem& problem, const Tuning& tuning) {
+  return !problem.varlen || tuning.short_tokens > 1 ||
+         problem.max_sequences <= abi::factors::most_walked;
+}
+
 // A quarter of the device must be left to prepare.
 bool fits_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  return prepares_by_group(problem, device, tuning.chunk) &&
+  return prepares_by_group(problem, device, tuning.chunk) && can_walk(problem, tuning) &&
          chain_blocks(problem, device, tuning).of(problem.max_sequences) <=
              device.multiprocessors * 3 / 4;
 }
@@ -64,6 +72,12 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
             "64 or 128, lower_bound >= -100, no w and u, and chunk=32; stages_at_once=1 does (the "
             "problem is {})",
             tuning.chunk, problem::to_text(problem))};
+  }
+  if (!can_walk(problem, tuning)) {
+    return {Code::unsupported,
+            fmt::format("strategy chunk_wgmma: stages_at_once=2 with max_sequences={} and varlen; "
+                        "up to {} are served; stages_at_once=1 does",
+                        problem.max_sequences, abi::factors::most_walked)};
   }
   return {Code::unsupported,
           fmt::format(
@@ -159,7 +173,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   if (blocks_of(problem, tuning) > device.multiprocessors && fits) {
     Tuning brief = tuning;
     brief.load_stages = kBriefStages;
-    if (!shape.checkpoints && longest_length(problem) <= kBriefChunks * tuning.chunk &&
+    if (!shape.checkpoints && usual_length(problem) <= kBriefChunks * tuning.chunk &&
         abi::chunk_wgmma::resident_blocks(shape, brief) > 1) {
       tuning = brief;
     } else if (problem.value_dim > 64 && !copies) {
@@ -211,7 +225,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
 std::int64_t early_blocks(const Problem& problem, const device::Device& device,
                           const Tuning& tuning) {
   constexpr std::int64_t kEach = 16;  // a multiprocessor
-  const bool brief = longest_length(problem) <= kBriefChunks * tuning.chunk &&
+  const bool brief = usual_length(problem) <= kBriefChunks * tuning.chunk &&
                      abi::chunk_wgmma::resident_blocks(problem::shape_of(problem), tuning) > 1;
   return brief && tuning.short_tokens <= 1 ? kEach * device.multiprocessors : 0;
 }

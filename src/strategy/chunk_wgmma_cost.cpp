@@ -32,13 +32,14 @@ ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
 
 namespace {
 
-// What checkpoints add to a chain that leaves them in shared memory: H = 16, one every 64 tokens,
-// 0.31 us each of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB (measured on an H200).
-double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
+// What checkpoints add to a chain of so many tokens that leaves them in shared memory: H = 16, one
+// every 64 tokens, 0.31 us each of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB (measured on an
+// H200).
+double checkpoints_microseconds(const Problem& problem, const Tuning& tuning, double tokens) {
   const abi::Shape shape = problem::shape_of(problem);
   if (!abi::chunk_wgmma::copies_checkpoints(shape)) return 0.0;
   const double each = 0.165 + 4.5e-6 * abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
-  return each * checkpoints_of(problem, longest_length(problem));
+  return each * checkpoints_of(problem, tokens);
 }
 
 // What a wave of blocks takes for short sequences beside a long one: 256 decodes beside 8192
@@ -57,10 +58,12 @@ double one_by_one_microseconds(const Problem& problem, const device::Device& dev
       std::max(0.1 + 0.011 * tuning.chunk, by_hand_microseconds(problem, tuning.chunk));
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
-  const double one = step * (longest_length(problem) / tuning.chunk + 1) +
-                     checkpoints_microseconds(problem, tuning);
-  const double chain =
-      is_mixed(problem) ? one + waves * short_microseconds(problem, tuning) : waves * one;
+  const auto one = [&](double tokens) {
+    return step * (tokens / tuning.chunk + 1) + checkpoints_microseconds(problem, tuning, tokens);
+  };
+  const double longest = one(longest_length(problem));
+  const double chain = is_mixed(problem) ? longest + waves * short_microseconds(problem, tuning)
+                                         : std::max(longest, waves * one(mean_length(problem)));
   return 11.0 + prepare_microseconds(problem, device, tuning.chunk) +
          std::max(chain, stream_microseconds(problem, device, tuning.chunk));
 }
@@ -72,12 +75,14 @@ struct AtOnce {
 };
 AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
                      std::int64_t chains) {
-  const double step =
-      std::max(tuning.warpgroups == 1 ? 0.44 : 0.73, by_hand_microseconds(problem, tuning.chunk));
+  // A pack's rows go by hand: 16 heads of 8192 tokens take 135 us for 126.
+  const double rows = problem.varlen ? 1.08 : 1.0;
+  const double step = std::max(rows * (tuning.warpgroups == 1 ? 0.44 : 0.73),
+                               by_hand_microseconds(problem, tuning.chunk));
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max((all - static_cast<double>(chains)) * tuning.preparers / 100, 1.0);
-  return {step * (longest_length(problem) / tuning.chunk + 1) +
-              checkpoints_microseconds(problem, tuning),
+  const double longest = longest_length(problem);
+  return {step * (longest / tuning.chunk + 1) + checkpoints_microseconds(problem, tuning, longest),
           0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left};
 }
 

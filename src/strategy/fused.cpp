@@ -210,15 +210,15 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   return recipe;
 }
 
-// What checkpoints add to a part: where they leave by the copy engine 0.56 us each, of boxes of 8
-// KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3, by teams 0.8 (measured on an H200,
-// 64 heads of 8192 tokens, one every 64; 1.0 to 1.4 where they are rarer).
-double checkpoints_microseconds(const Problem& problem, const Tuning& tuning) {
+// What checkpoints add to a part of so many tokens: where they leave by the copy engine 0.56 us
+// each, of boxes of 8 KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3, by teams 0.8
+// (measured on an H200, 64 heads of 8192 tokens, one every 64; 1.0 to 1.4 where they are rarer).
+double checkpoints_microseconds(const Problem& problem, const Tuning& tuning, double tokens) {
   const abi::Shape shape = problem::shape_of(problem);
   const bool leaves = abi::fused::layout(shape, tuning.groups).kept != 0;
   const double stored = abi::fused::by_teams(tuning.groups) ? 0.8 : 1.3;
   const double each = leaves ? 0.08 + 5.9e-5 * abi::state_box::bytes(shape) : stored;
-  return each * checkpoints_of(problem, longest_length(problem));
+  return each * checkpoints_of(problem, tokens);
 }
 
 // Microseconds of a pair: a chunk of K = 128, and what a part takes beside its chunks, its state in
@@ -246,16 +246,20 @@ double estimate(const Problem& problem, const device::Device& device,
   const Costs costs = costs_of(problem, tuning, std::min(parts, 1.0));
   const double step = costs.step * problem.key_dim / 128;
   const double longer = abi::fused::by_teams(tuning.groups) ? 1.04 : 1.1;
-  const double longest = std::ceil(longest_length(problem) / abi::factors::chunk);
-  const double kept = checkpoints_microseconds(problem, tuning);
+  const auto walked = [&](double tokens, double times) {
+    return std::ceil(tokens / abi::factors::chunk) * step * times +
+           checkpoints_microseconds(problem, tuning, tokens);
+  };
   if (is_mixed(problem)) {  // the others are as good as nothing but states
     const double prefills = std::ceil(parts / problem.max_sequences);
-    return 12.0 + prefills * (longest * step + kept) + parts * (costs.part + step);
+    return 12.0 + prefills * walked(usual_length(problem), 1.0) + parts * (costs.part + step);
   }
   const double each = std::ceil(parts);
   const bool cut = parts > 1.0 && each > parts * 9 / 8;
-  return 12.0 + (cut ? parts * (longest * step * longer + costs.part + kept)
-                     : each * (longest * step + costs.part + kept));
+  const double mean = mean_length(problem);
+  const double all =
+      cut ? parts * (walked(mean, longer) + costs.part) : each * (walked(mean, 1.0) + costs.part);
+  return 12.0 + std::max(all, walked(longest_length(problem), 1.0) + costs.part);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // How long a problem's sequences are, as far as it says.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -17,13 +18,28 @@ inline bool is_mixed(const Problem& problem) {
   return problem.mixed_lengths && problem.max_sequences > 1;
 }
 
-// Of the longest: in a mixed pack the others have one token each, in any other they are alike.
-inline double longest_length(const Problem& problem) {
+// Of those that a run's time goes to: a mixed pack's longest, as the others have one token each,
+// and in any other the mean.
+inline double usual_length(const Problem& problem) {
   if (!is_mixed(problem)) return mean_length(problem);
   const auto others = static_cast<double>(problem.max_sequences - 1);
   return static_cast<double>(problem.max_tokens) > others
              ? static_cast<double>(problem.max_tokens) - others
              : 1.0;
+}
+
+// Shorter ones on the average are drafts, as many of each.
+constexpr double kDraftTokens = 16;
+
+// Of the longest, which a chain of chunks waits for.  Dense sequences are alike.  A pack's may be
+// or may differ, which a plan cannot know: halfway between all alike and tokens cut at random
+// places, where the longest of N has 1 + 1/2 + ... + 1/N times the mean.
+inline double longest_length(const Problem& problem) {
+  const double usual = usual_length(problem);
+  if (is_mixed(problem) || !problem.varlen || usual < kDraftTokens) return usual;
+  double times = 0.0;
+  for (int n = 1; n <= std::min(problem.max_sequences, 64); ++n) times += 1.0 / n;
+  return (1.0 + times) / 2 * usual;
 }
 
 // Checkpoints of a sequence of so many tokens.
@@ -34,7 +50,7 @@ inline double checkpoints_of(const Problem& problem, double tokens) {
 // A mixed pack's longest sequence without the others.
 inline Problem longest_alone(const Problem& problem) {
   Problem alone = problem;
-  alone.max_tokens = static_cast<std::int64_t>(longest_length(problem));
+  alone.max_tokens = static_cast<std::int64_t>(usual_length(problem));
   alone.max_sequences = 1;
   alone.mixed_lengths = false;
   return alone;

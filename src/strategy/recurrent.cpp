@@ -79,21 +79,54 @@ std::optional<Tuning> decode_tuning(const Problem& problem, const device::Device
   return tuning;
 }
 
+// Of states in [K, V], whose lanes keep 16 bytes of V each: so many channels a lane, in blocks of
+// so many threads or of as many as a column's lanes need.
+Tuning key_first_tuning(const abi::Shape& shape, int stages, int channels, int threads) {
+  Tuning tuning{.threads = threads,
+                .lanes = 4,
+                .columns = 16 / abi::bytes_of(shape.state_type),
+                .stages = stages};
+  while (tuning.lanes < 32 && tuning.lanes * channels < shape.key_dim) tuning.lanes *= 2;
+  const auto least = [&] { return 32 * abi::recurrent::geometry_of(shape, tuning).key_warps; };
+  tuning.threads = std::max(tuning.threads, least());
+  // Smaller blocks where V is narrower than one.
+  while (tuning.threads > least() &&
+         2 * shape.value_dim <= abi::recurrent::geometry_of(shape, tuning).block_columns) {
+    tuning.threads /= 2;
+  }
+  return tuning;
+}
+
+// One token a sequence, 32 heads (H100): f32 states of 1, 8, 64 and 256 sequences take 4.6, 13.0,
+// 98 and 385 us, where a warp with all lanes of a column, which reads lines by halves, took 5.3,
+// 14.0, 104 and 410, and FLA takes 6.4, 19, 106 and 410; bf16 ones 4.4, 8.9, 53 and 198 for 4.5,
+// 9.5, 60 and 228.
+Tuning key_first_decode(const Problem& problem, const device::Device& device) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
+  const bool few = heads <= device.multiprocessors;
+  const bool many = heads >= 8.0 * device.multiprocessors;
+  if (shape.state_type == abi::DType::f32) {
+    return few || many ? key_first_tuning(shape, 1, 8, few ? 128 : 256)
+                       : key_first_tuning(shape, 1, 32, 32);
+  }
+  return few ? key_first_tuning(shape, 1, 8, 256) : key_first_tuning(shape, 1, 16, many ? 128 : 64);
+}
+
 Tuning default_tuning(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
   if (const std::optional<Tuning> tuning = decode_tuning(problem, device)) return *tuning;
   const bool decodes = mean_length(problem) <= kFewTokens;
-  Tuning tuning;
-  tuning.stages = decodes ? 1 : 2;
-  // [K, V] wants whole units of 4 (f32) or 8 (bf16) columns a lane; fewer channels then keep the
-  // lane's share of the state at 32 or 64 elements.
-  tuning.columns = !shape.state_value_first ? 16 / abi::bytes_of(shape.state_type)
-                   : decodes                ? 4
-                                            : 2;
-  const bool crowded = tuning.columns > 4 || (!shape.state_value_first && shape.draft_states);
-  const int channels = crowded ? 8 : 16;
-  tuning.lanes = 4;
-  while (tuning.lanes < 32 && tuning.lanes * channels < shape.key_dim) tuning.lanes *= 2;
+  const int stages = decodes ? 1 : 2;
+  if (!shape.state_value_first) {
+    // Stores on the way, or a second stage of tokens, take registers.
+    const bool keeps = shape.draft_states || shape.checkpoints || shape.committed_tokens;
+    return decodes && !keeps ? key_first_decode(problem, device)
+                             : key_first_tuning(shape, stages, 8, 128);
+  }
+  Tuning tuning{.lanes = 4, .columns = decodes ? 4 : 2, .stages = stages};
+  constexpr int kChannels = 16;  // a lane
+  while (tuning.lanes < 32 && tuning.lanes * kChannels < shape.key_dim) tuning.lanes *= 2;
   // Smaller blocks where V is narrower than one, or too few would leave multiprocessors idle.
   tuning.threads = 128;
   const auto too_large = [&] {
@@ -101,7 +134,7 @@ Tuning default_tuning(const Problem& problem, const device::Device& device) {
     return 2 * shape.value_dim <= geometry.block_columns ||
            2 * blocks_of(problem, geometry) <= device.multiprocessors;
   };
-  if (decodes && shape.state_value_first && too_large()) tuning.columns = 2;
+  if (decodes && too_large()) tuning.columns = 2;
   if (too_large()) tuning.threads = 64;
   return tuning;
 }
@@ -128,6 +161,14 @@ Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const Geometr
                               "V, so columns must be a multiple of {}",
                               tuning.columns, abi::dtypes[static_cast<int>(shape.state_type)].name,
                               geometry.column_run));
+  }
+  if (tuning.threads / 32 % geometry.key_warps != 0) {
+    return Status(
+        Code::unsupported,
+        fmt::format("lanes = {} with threads = {}; with a state in [K, V] a warp holds {} "
+                    "of a column's lanes, so threads must be a multiple of {}, or fewer "
+                    "lanes",
+                    tuning.lanes, tuning.threads, geometry.warp_lanes, 32 * geometry.key_warps));
   }
   if (const int elements = elements_of(geometry, tuning); elements > kMaxElements) {
     return Status(Code::unsupported,

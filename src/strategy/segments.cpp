@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "abi/factors.h"
 #include "abi/segments.h"
 #include "compose/prelude.hpp"
 #include "compose/workspace.hpp"
@@ -62,22 +63,30 @@ tunable::Space space() { return tunable::space_of(abi::segments::tunables); }
 // What the cost model counts.
 struct Counts {
   double heads;     // sequences times value heads
-  double chunks;    // a sequence of mean length
+  double chunks;    // of the longest sequence
   double segments;  // likewise
+  double later;     // chunks of all heads that are not in a first segment
   double blocks;    // of the walk that have chunks
   int key_tiles;    // of 64 columns of T
 
   Counts(const Problem& problem, const Tuning& tuning)
       : heads(static_cast<double>(problem.max_sequences) * problem.value_heads),
-        chunks(std::max(1.0, std::ceil(static_cast<double>(problem.max_tokens) /
-                                       problem.max_sequences / tuning.chunk))),
+        chunks(std::max(1.0, std::ceil(longest_length(problem) / tuning.chunk))),
         segments(std::ceil(chunks / tuning.segment)),
         key_tiles(abi::segments::key_tiles(problem::shape_of(problem))) {
     const abi::Shape shape = problem::shape_of(problem);
     const int units = abi::segments::units(shape, tuning.warpgroups);
     // A first segment has no T.
     const int values = std::min(units, abi::segments::value_tiles(shape));
-    blocks = heads * ((segments - 1) * units + values);
+    const double mean = std::max(1.0, std::ceil(mean_length(problem) / tuning.chunk));
+    later = heads * std::max(0.0, mean - tuning.segment);
+    double all = std::ceil(mean / tuning.segment);
+    if (chunks > mean) {  // of sequences that differ; half of each one's last segment is empty
+      later = std::max(later, problem.value_heads * (chunks - tuning.segment));
+      all = std::max(
+          {1.0, mean / tuning.segment + 0.5, 1.0 + (segments - 1) / problem.max_sequences});
+    }
+    blocks = heads * ((all - 1) * units + values);
   }
 };
 
@@ -98,8 +107,8 @@ double correct_microseconds(const Problem& problem, const device::Device& device
                             const Counts& counts, const Tuning& tuning) {
   if (counts.segments <= 1) return 0;
   const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
-  const double moved = counts.heads * (counts.chunks - tuning.segment) * tuning.chunk * bytes *
-                       (problem.key_dim + 2.0 * problem.value_dim);
+  const double moved =
+      counts.later * tuning.chunk * bytes * (problem.key_dim + 2.0 * problem.value_dim);
   return 8.0 + 0.6 * counts.key_tiles * (counts.segments - 2) +
          moved / (0.8 * device.memory_bandwidth) * 1e6;
 }
@@ -256,6 +265,8 @@ Status check_tuning(const Problem& problem, const device::Device& device, const 
   }
   return check_blocks("segments", problem, abi::segments::value_tiles(shape));
 }
+
+static_assert(kFewSequences <= abi::factors::most_walked);
 
 // Whether groups that prepare walk: of short runs (h8 97 us for 100; h8_t65536 took 674 for 625).
 bool walks(const Problem& problem, const Tuning& tuning) {

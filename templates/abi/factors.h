@@ -74,6 +74,9 @@ constexpr int team_bytes(const Shape& shape) {
   return (team_scratch_at(shape) + team_scratch_bytes(shape) + 1023) / 1024 * 1024;
 }
 
+// Sequences of a pack over which groups can walk, but for those that walk in a mixed one.
+constexpr int most_walked = 32;
+
 // Groups a block can have, given its shared memory and a multiprocessor's registers: four leave
 // each thread 128, too few where half of the threads have no gate.
 constexpr int most_groups(const Shape& shape, int block_bytes) {

@@ -9,7 +9,7 @@ namespace kda::abi::recurrent {
 
 struct Tuning {
   int threads = 128;  // per block
-  int lanes = 8;      // lanes of a warp that share a V column and divide its K channels
+  int lanes = 8;      // lanes that share a V column and divide its K channels
   int columns = 2;    // V columns a lane keeps
   int stages = 2;     // of tokens in shared memory: 2 fetch some while others are at work
 };
@@ -24,6 +24,8 @@ constexpr Tunable<Tuning> tunables[] = {
 // What follows from both.
 struct Geometry {
   int unit;            // elements of the state in 16 bytes
+  int warp_lanes;      // of the lanes that share a column, those in one warp
+  int key_warps;       // warps that the lanes of a column are in
   int channel_run;     // neighbouring channels a lane keeps
   int column_run;      // neighbouring columns a lane keeps
   int lane_channels;   // channels a lane keeps of each of its columns
@@ -34,10 +36,14 @@ struct Geometry {
   int resident;        // blocks a multiprocessor whose registers hold all this without spills
 };
 
-// A lane keeps whole 16-byte units of the state: along K in [V, K], along V in [K, V].
+// A lane keeps whole 16-byte units of the state: along K in [V, K], along V in [K, V].  There eight
+// lanes read a line of 128 bytes, so that a warp has room for four that share a column; more are in
+// other warps.
 constexpr Geometry geometry_of(const Shape& shape, const Tuning& tuning) {
   Geometry g{};
   g.unit = 16 / bytes_of(shape.state_type);
+  g.warp_lanes = shape.state_value_first || tuning.lanes < 4 ? tuning.lanes : 4;
+  g.key_warps = tuning.lanes / g.warp_lanes;
   g.channel_run = shape.state_value_first ? g.unit : 4;
   g.column_run = shape.state_value_first ? 1 : g.unit;
   const int stretch = tuning.lanes * g.channel_run;
@@ -51,7 +57,7 @@ constexpr Geometry geometry_of(const Shape& shape, const Tuning& tuning) {
   int registers = (g.lane_channels + 4) * tuning.columns + g.padded_key_dim / 8 + (keeps ? 96 : 72);
   if (tuning.stages == 1) {
     registers = (g.lane_channels + 2) * tuning.columns + g.padded_key_dim / 16 + (keeps ? 64 : 40);
-    if (!shape.state_value_first) registers += keeps ? 24 : 8;
+    if (!shape.state_value_first) registers += (keeps ? 24 : 8) + (g.key_warps > 1 ? 8 : 0);
     // Stores in a loop; of few elements the compiler takes more for them than it needs.
     if (shape.committed_tokens) registers += g.lane_channels * tuning.columns < 64 ? 24 : 8;
   }

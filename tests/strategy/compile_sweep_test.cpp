@@ -77,6 +77,14 @@ const std::vector<Factor> kCommitted = {
     {"varlen=0", "varlen=1 cu_seqlens=i64", "varlen=1 cu_seqlens=i32"},
 };
 
+// TABLE: decodes, drafts and short prompts from states in [K, V].
+const std::vector<Factor> kKeyFirst = {
+    {"T=1 N=1", "T=8 N=8", "T=64 N=64", "T=256 N=64", "T=512 N=16"},
+    {"K=128 V=128", "K=64 V=64", "K=100 V=100", "K=256 V=256", "K=128 V=32"},
+    {"state=f32", "state=bf16"},
+    {"", "pool=1", "pool=1 drafts=1", "pool=1 committed=1"},
+};
+
 Problem problem_of(const std::string& words) {
   const auto parsed = problem::parse(words);
   INFO(parsed.status().message());
@@ -231,6 +239,27 @@ TEST_CASE("recurrent's default tunings compile without spills for committed toke
   for (const std::string& each : words) problems.push_back(problem_of(each));
   for (const char* target : kTargets) {
     const auto plans = plan::make_all(problems, {.target = target, .cache_dir = cache.path()});
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      INFO(target << ": " << words[i] << ": " << plans[i].status().message());
+      REQUIRE(plans[i]);
+      check_kernels(**plans[i], false);
+    }
+  }
+}
+
+// The bug: the default for one sequence with its state in [K, V] spilled 72 bytes.
+TEST_CASE("recurrent's default tunings compile without spills for states in [K, V]",
+          "[strategy][compile]") {
+  const test::Scratch cache;
+  std::vector<Problem> problems;
+  std::vector<std::string> words;
+  for (const auto& row : test::pairwise(kKeyFirst)) {
+    words.push_back(test::words_of(kKeyFirst, row) + " H=32 layout=key_first h0=1 ht=1");
+    problems.push_back(problem_of(words.back()));
+  }
+  for (const char* target : kTargets) {
+    const auto plans = plan::make_all(
+        problems, {.target = target, .cache_dir = cache.path(), .strategy = "recurrent"});
     for (std::size_t i = 0; i < plans.size(); ++i) {
       INFO(target << ": " << words[i] << ": " << plans[i].status().message());
       REQUIRE(plans[i]);

@@ -96,6 +96,27 @@ TEST_CASE("recurrent's lanes and blocks cover every channel and column once", "[
   }
 }
 
+// The bug: all lanes of a column were in one warp, so that a warp read each line of 128 bytes by
+// halves: 256 sequences of 32 heads took 410 us on an H100, as FLA does, where states in [V, K]
+// take 374.
+TEST_CASE("recurrent reads whole lines of states in [K, V]", "[strategy]") {
+  for (const char* state : {"f32", "bf16"})
+    for (const int K : {1, 64, 100, 128, 256}) {
+      const Problem problem = test::problem_in_words(
+          "h0=1 ht=1 T=64 N=64 H=32 V=128 layout=key_first K=" + std::to_string(K) +
+          " state=" + state);
+      for (const tunable::Values& values : tunable::enumerate(recurrent.space())) {
+        if (!recurrent.compose(problem, device_of("h200"), values)) continue;
+        const Tuning tuning = tuning_of(values);
+        const Geometry g = geometry_of(problem, values);
+        INFO("K=" << K << " " << state << ": " << tunable::to_text(values));
+        CHECK(32 / g.warp_lanes * 16 >= 128);
+        CHECK(g.warp_lanes * g.key_warps == tuning.lanes);
+        CHECK(tuning.threads / 32 % g.key_warps == 0);
+      }
+    }
+}
+
 TEST_CASE("recurrent launches a block a sequence, value head and slice, past 65535", "[strategy]") {
   const device::Device device = device_of("h200");
   const Problem problem = test::problem_in_words("T=4096 N=4096 H=8 HV=32 K=128 V=128 h0=1 ht=1");
@@ -182,6 +203,19 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
         "threads=128 lanes=4 columns=2 stages=1");
   CHECK(threads("T=1 N=1 H=32 state=bf16 h0=1 ht=1") == 128);
   CHECK(threads("T=8 N=8 H=32 V=16 state=bf16 h0=1 ht=1") == 64);
+  // In [K, V] 16 bytes of V a lane, and a column's lanes past four in other warps.
+  const auto key_first = [&](const char* words) {
+    return tunable::to_text(recurrent.defaults(
+        test::problem_in_words(std::string("H=32 layout=key_first h0=1 ht=1 ") + words), device));
+  };
+  CHECK(key_first("T=1 N=1") == "threads=128 lanes=16 columns=4 stages=1");
+  CHECK(key_first("T=8 N=8") == "threads=32 lanes=4 columns=4 stages=1");
+  CHECK(key_first("T=64 N=64") == "threads=256 lanes=16 columns=4 stages=1");
+  CHECK(key_first("T=64 N=64 K=256") == "threads=256 lanes=32 columns=4 stages=1");
+  CHECK(key_first("T=1 N=1 state=bf16") == "threads=256 lanes=16 columns=8 stages=1");
+  CHECK(key_first("T=8 N=8 state=bf16") == "threads=64 lanes=8 columns=8 stages=1");
+  CHECK(key_first("T=64 N=64 state=bf16") == "threads=128 lanes=8 columns=8 stages=1");
+  CHECK(key_first("T=4096 N=1") == "threads=128 lanes=16 columns=4 stages=2");
   CHECK(threads("T=4096 H=4") == 64);           // few heads: more, smaller blocks
   CHECK(threads("T=64 N=64 H=32 V=16") == 64);  // one block would be half empty
 }
@@ -202,6 +236,8 @@ TEST_CASE("recurrent refuses tunings that cannot serve, saying why", "[strategy]
   CHECK_THAT(refusal("T=1 H=1 K=128 layout=key_first state=bf16 h0=1", "columns=4"),
              test::contains("multiple of 8"));
   CHECK_THAT(refusal("T=1 H=1 K=256", "lanes=4 columns=4"), test::contains("256 elements"));
+  CHECK_THAT(refusal("T=1 H=1 K=128 layout=key_first h0=1", "threads=32 lanes=16 columns=4"),
+             test::contains("threads must be a multiple of 128"));
   // Without a state its layout means nothing.
   const Problem stateless = test::problem_in_words("T=1 H=1 K=128 layout=key_first");
   CHECK(recurrent.compose(stateless, device, recurrent.defaults(stateless, device)));

@@ -73,11 +73,17 @@ std::vector<Trial> lengths() {
 std::vector<Trial> walks() {
   std::vector<std::int64_t> uneven;
   for (int n = 0; n < 24; ++n) uneven.push_back(n % 5 == 0 ? 0 : n % 7 == 0 ? 5000 : 40 * n + 1);
+  // As many as a warp has lanes; alike, and each of its own length.
+  const std::vector<std::int64_t> many(32, 1000);
+  std::vector<std::int64_t> steps;
+  for (int n = 0; n < 32; ++n) steps.push_back(n * 37 % 32 * 65);
   return {trial("HV=4", std::vector<std::int64_t>(24, 999)),
           trial("H=7 HV=7", std::vector<std::int64_t>(4, 4001)),
           trial("K=128 V=128 H=1 HV=1", {33000}),
           trial("HV=4 varlen=1", uneven),
           trial("HV=4 varlen=1", {1, 9000, 0, 31}),
+          trial("H=1 HV=1 varlen=1", many),
+          trial("H=1 HV=1 varlen=1", steps),
           trial("HV=4 varlen=1 T=65536 N=24", {3000, 0, 70}),
           trial("HV=4 varlen=1 T=65536 N=24", {1}),
           trial("HV=4 T=65536 N=24", {7000, 7000}),

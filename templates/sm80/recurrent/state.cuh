@@ -1,10 +1,11 @@
 // The part of one head's S that a thread keeps in registers.
 //
-// `lanes` lanes form a group: they share columns and divide the K channels among them, so that a
-// sum over K is a few shuffles.  Memory decides which lanes those are, for 16 bytes a lane and
-// neighbouring lanes on neighbouring bytes:
+// `lanes` lanes form a group: they share columns and divide the K channels among them.  Memory
+// decides which lanes those are, for 16 bytes a lane and neighbouring lanes on neighbouring bytes:
 //   [V, K]  the lanes of a group are neighbours, runs of 16 bytes along K;
 //   [K, V]  the groups of a warp interleave, runs of 16 bytes along V.
+// So a sum over K is a few shuffles, and where a group is in several warps, as in [K, V] all but
+// the smallest are, an addition of what each leaves in shared memory.
 #pragma once
 
 #include "abi/recurrent.h"
@@ -14,17 +15,33 @@
 
 namespace kda::recurrent {
 
+// What the warps of a group have summed up, each of its channels.  Two places take turns, so that a
+// step needs one barrier: who writes a place again has met all that read it in the step between.
+template <abi::Shape shape, abi::recurrent::Tuning tune>
+struct Sums {
+  static constexpr abi::recurrent::Geometry geometry = abi::recurrent::geometry_of(shape, tune);
+  struct Part {
+    alignas(16) float predicted[geometry.block_columns];
+    alignas(16) float o[geometry.block_columns];
+  };
+  Part part[2][geometry.key_warps];
+};
+
 template <abi::Shape shape, abi::recurrent::Tuning tune>
 struct State {
   static constexpr abi::recurrent::Geometry geometry = abi::recurrent::geometry_of(shape, tune);
   static constexpr bool value_first = shape.state_value_first;
   static constexpr int lanes = tune.lanes;
-  static constexpr int groups = 32 / lanes;  // a warp
+  static constexpr int warp_lanes = geometry.warp_lanes;
+  static constexpr int key_warps = geometry.key_warps;
+  static constexpr int groups = 32 / warp_lanes;  // a warp
   static constexpr int unit = geometry.unit;
   static constexpr int channels = geometry.lane_channels;
   static constexpr int columns = tune.columns;
   static constexpr int units = channels * columns / unit;
   static_assert(columns % geometry.column_run == 0, "[K, V] needs whole 16-byte units of columns");
+  static_assert(tune.threads / 32 % key_warps == 0,
+                "a column's lanes are whole warps of the block");
 
   // As it lies in memory, unconverted: nothing waits for a load before the values are needed.
   struct Raw {
@@ -39,9 +56,9 @@ struct State {
   KDA_DEVICE explicit State(int slice) : block_column(slice * geometry.block_columns) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    part = value_first ? lane % lanes : lane / groups;
+    part = value_first ? lane % lanes : warp % key_warps * warp_lanes + lane / groups;
     const int group = value_first ? lane / lanes : lane % groups;
-    local_column = warp * groups * columns + group * geometry.column_run;
+    local_column = warp / key_warps * groups * columns + group * geometry.column_run;
   }
 
   // Channel of s[.][j].
@@ -154,7 +171,7 @@ struct State {
   // group.  Both sums are over the decayed S, at once: after the write, S^T q has grown by (k . q)
   // times what was written.
   template <class Stage>
-  KDA_DEVICE void step(float (&o)[columns], const Stage& stage, int t) {
+  KDA_DEVICE void step(float (&o)[columns], const Stage& stage, int t, Sums<shape, tune>& sums) {
     float predicted[columns] = {};
 #pragma unroll
     for (int r = 0; r < columns; ++r) o[r] = 0.0F;
@@ -175,13 +192,14 @@ struct State {
     }
     constexpr int neighbour = value_first ? 1 : groups;
 #pragma unroll
-    for (int step = neighbour; step < neighbour * lanes; step *= 2) {
+    for (int step = neighbour; step < neighbour * warp_lanes; step *= 2) {
 #pragma unroll
       for (int r = 0; r < columns; ++r) {
         predicted[r] += __shfl_xor_sync(0xffffffffU, predicted[r], step);
         o[r] += __shfl_xor_sync(0xffffffffU, o[r], step);
       }
     }
+    if constexpr (key_warps > 1) add_warps(predicted, o, sums.part[t % 2]);
     float write[columns];
 #pragma unroll
     for (int r = 0; r < columns; ++r) {
@@ -208,6 +226,37 @@ struct State {
       x[0] = all.x, x[1] = all.y, x[2] = all.z, x[3] = all.w;
     }
   };
+
+  // The sums of all warps that share these columns, in place of this one's.
+  template <class Parts>
+  KDA_DEVICE void add_warps(float (&predicted)[columns], float (&o)[columns], Parts& parts) const {
+    static_assert(geometry.column_run % 4 == 0, "[K, V] keeps whole units of columns");
+    if (part % warp_lanes == 0) {
+      auto& own = parts[part / warp_lanes];
+#pragma unroll
+      for (int r = 0; r < columns; r += 4) {
+        const int at = column(r);
+        *reinterpret_cast<float4*>(own.predicted + at) =
+            make_float4(predicted[r], predicted[r + 1], predicted[r + 2], predicted[r + 3]);
+        *reinterpret_cast<float4*>(own.o + at) = make_float4(o[r], o[r + 1], o[r + 2], o[r + 3]);
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < columns; r += 4) {
+      const int at = column(r);
+#pragma unroll 2
+      for (int warp = 0; warp < key_warps; ++warp) {
+        const Four p(parts[warp].predicted + at);
+        const Four q(parts[warp].o + at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          predicted[r + i] = warp == 0 ? p.x[i] : predicted[r + i] + p.x[i];
+          o[r + i] = warp == 0 ? q.x[i] : o[r + i] + q.x[i];
+        }
+      }
+    }
+  }
 
   KDA_DEVICE void pack(int u, storage<shape.state_type> (&x)[unit]) {
 #pragma unroll

@@ -38,6 +38,7 @@ constexpr abi::recurrent::Geometry geometry = abi::recurrent::geometry_of(shape,
 using State = recurrent::State<shape, tune>;
 using Tokens = recurrent::Tokens<shape, tune>;
 using Stage = recurrent::Stage<shape, tune>;
+using Sums = recurrent::Sums<shape, tune>;
 using Args = abi::recurrent::StepArgs<shape.committed_tokens>;
 
 // Every lane of a group holds its columns' outputs: lane i of it writes columns i, i + lanes, ...
@@ -79,6 +80,7 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
     kda_recurrent_step(const __grid_constant__ kda::Args args) {
   using namespace kda;
   __shared__ Stage stages[tune.stages];
+  __shared__ Sums sums;  // left out by the compiler where each column is one warp's
 
   const u32 heads = static_cast<u32>(args.in.value_heads);
   const int slice = static_cast<int>(blockIdx.x % geometry.slices);
@@ -165,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
         }
       }
       float o[State::columns];
-      state.step(o, stage, t);
+      state.step(o, stage, t, sums);
       write_output(o_row, state, o);
       o_row += args.out.o.token;
       if constexpr (shape.draft_states) {

@@ -2,24 +2,23 @@
 #pragma once
 
 #include "base/types.cuh"
+#include "sm90/factors/pack_walk.cuh"
 #include "sm90/factors/tile.cuh"
 
 namespace kda {
 
-// All heads of a chunk, then the next sequence's chunk of the same number, so that no chain waits
-// for another's end.
+// Of equal sequences: all heads of a chunk, then the next one's chunk of the same number, so that
+// no chain waits for another's end.
 class AbreastWalk {
  public:
-  // From tile `first` on.  A whole warp asks.
+  // From tile `first` on.
   KDA_DEVICE AbreastWalk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)
       : in_(in),
         step_(step),
-        chunks_(longest(in)),
+        chunks_(chunks_of(in)),
         c_(first / in.value_heads / in.sequences),
         n_(first / in.value_heads % in.sequences),
-        head_(first % in.value_heads) {
-    settle();
-  }
+        head_(first % in.value_heads) {}
 
   KDA_DEVICE bool is_over() const { return c_ >= chunks_; }
 
@@ -29,10 +28,21 @@ class AbreastWalk {
     return tile_of(n_, head_, sequence.begin, sequence.length(), c_);
   }
 
-  // To the next tile that exists.
+  // To the group's next tile.
   KDA_DEVICE void next() {
-    advance();
-    settle();
+    head_ += step_.heads;
+    int carry = 0;
+    if (head_ >= in_.value_heads) {
+      head_ -= in_.value_heads;
+      carry = 1;
+    }
+    n_ += step_.sequences + carry;
+    carry = 0;
+    if (n_ >= in_.sequences) {
+      n_ -= in_.sequences;
+      carry = 1;
+    }
+    c_ += step_.chunks + carry;
   }
 
   // visit(tile) for each tile from where it stands on, a lane a tile; a whole warp comes here.
@@ -52,39 +62,14 @@ class AbreastWalk {
   }
 
  private:
-  KDA_DEVICE void advance() {
-    head_ += step_.heads;
-    int carry = 0;
-    if (head_ >= in_.value_heads) {
-      head_ -= in_.value_heads;
-      carry = 1;
+  // Of each sequence; none where there is no sequence.  One turn at most: by a condition in place
+  // of the loop ptxas allocates all registers otherwise.
+  static KDA_DEVICE int chunks_of(const abi::Inputs& in) {
+    i64 tokens = 0;
+    for (int n = 0; n < in.sequences; n += in.sequences) {
+      tokens = tokens > in.length ? tokens : in.length;
     }
-    n_ += step_.sequences + carry;
-    carry = 0;
-    if (n_ >= in_.sequences) {
-      n_ -= in_.sequences;
-      carry = 1;
-    }
-    c_ += step_.chunks + carry;
-  }
-
-  KDA_DEVICE void settle() {
-    if constexpr (shape.varlen) {
-      while (!is_over() && here().rows == 0) advance();
-    }
-  }
-
-  // Chunks of the longest sequence.
-  static KDA_DEVICE int longest(const abi::Inputs& in) {
-    i64 most = 0;
-    for (int n = shape.varlen ? static_cast<int>(threadIdx.x) % 32 : 0; n < in.sequences;
-         n += shape.varlen ? 32 : in.sequences) {
-      const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
-      const i64 tokens = sequence.length();
-      most = most > tokens ? most : tokens;
-    }
-    const int chunks = static_cast<int>((most + chunk - 1) / chunk);
-    return shape.varlen ? __reduce_max_sync(0xffffffffU, chunks) : chunks;
+    return static_cast<int>((tokens + chunk - 1) / chunk);
   }
 
   const abi::Inputs& in_;
@@ -175,6 +160,6 @@ class LongWalk {
   int n_, chunks_, c_, head_;
 };
 
-using Walk = either<(tune.short_tokens > 1), LongWalk, AbreastWalk>;
+using Walk = either<(tune.short_tokens > 1), LongWalk, either<shape.varlen, PackWalk, AbreastWalk>>;
 
 }  // namespace kda
