@@ -48,8 +48,9 @@ tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 // with one every 64, 128, 256, 512 and 1024 took them 400, 364, 346, 331 and 330 us on an H200, two
 // groups of four warps 414, 386, 374, 362 and 360, three 485, 414, 359, 332 and 326; with K = 64
 // and one every 64, 128 and 256 teams 260, 236 and 225, two groups 280, 264 and 257.  But two
-// groups for bf16 states with checkpoints, where teams spill: 377, 370 and 366 us for 426, 374 and
-// 348.  Where teams do not serve three groups; or two, which leave a checkpoint room in shared
+// groups for many checkpoints of bf16 states, one every 64, 128, 256 and 512 on an H100 399, 372,
+// 376 and 363 us for 430, 379, 366 and 348, and with K = 64 for all, one every 256 259 us for 278.
+// Where teams do not serve three groups; or two, which leave a checkpoint room in shared
 // memory, from where it goes while the walk goes on, where they come often: g in f32, one every 64
 // and 128, 483 and 445 us for 524 and 450.
 tunable::Values defaults(const Problem& problem, const device::Device&) {
@@ -58,7 +59,7 @@ tunable::Values defaults(const Problem& problem, const device::Device&) {
   const bool wide = problem.state_type == DType::f32;
   int groups = 3;
   if (makes_slabs(problem)) {
-    groups = every == 0 || wide ? 4 : 2;
+    groups = wide || every == 0 || (every > kOften && problem.key_dim > 64) ? 4 : 2;
   } else if (every > 0 && every <= kOften) {
     groups = 2;
   }

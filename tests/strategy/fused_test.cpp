@@ -413,6 +413,8 @@ TEST_CASE("fused leaves many checkpoints, without teams by two groups where they
     CHECK(tuning(pool + "H=64 " + every) == "groups=4");
   CHECK(tuning(pool + "H=64 state=bf16") == "groups=4");
   CHECK(tuning(pool + "H=64 state=bf16 checkpoint=64") == "groups=2");
+  CHECK(tuning(pool + "H=64 state=bf16 checkpoint=256") == "groups=4");
+  CHECK(tuning(pool + "H=64 state=bf16 checkpoint=256 K=64") == "groups=2");
   CHECK(tuning(pool + "H=64 g=f32") == "groups=3");
   CHECK(tuning(pool + "H=64 g=f32 checkpoint=64") == "groups=2");
   CHECK(tuning(pool + "H=64 g=f32 checkpoint=128") == "groups=2");
@@ -523,10 +525,12 @@ TEST_CASE("fused does not spill", "[strategy][compile]") {
         CHECK(kernel.resources.spill_bytes == 0);
     }
   };
-  // By default teams, but two groups for checkpoints of bf16 states; three where teams do not
+  // By default teams, but two groups for many checkpoints of bf16 states; three where teams do not
   // serve.
   check("g=f16 ", "");
   check("", "");
+  check("", "groups=4");
+  check("g=f16 ", "groups=4");
   check("", "groups=2");
   check("g=f32 ", "groups=2");
   check("g=f32 ", "groups=3");

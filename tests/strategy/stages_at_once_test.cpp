@@ -256,7 +256,10 @@ TEST_CASE("stages at once are refused where they do not serve, in words", "[stra
   refused("H=4", {.chunk = 16, .prepare_threads = 128}, "chunk=32");
   refused("H=50", {}, "100 of 132 multiprocessors");
   refused("H=25 N=4 V=64", {}, "100 of 132 multiprocessors");
-  refused("H=64 N=65536 varlen=1", {}, "8388608 of 132 multiprocessors");
+  refused("H=64 N=65536", {}, "8388608 of 132 multiprocessors");
+  refused("H=64 N=65536 varlen=1", {}, "up to 32 are served");
+  refused("H=1 N=33 V=64 varlen=1", {}, "max_sequences=33 and varlen");
+  CHECK(compose_with(problem_in_words("H=1 N=32 V=64 varlen=1"), {.stages_at_once = 2}));
   CHECK(compose_with(problem_in_words("H=49"), {.stages_at_once = 2}));
   CHECK(compose_with(problem_in_words("H=99"), {.warpgroups = 2, .stages_at_once = 2}));
 }

@@ -59,6 +59,7 @@ class ByTeam : teams::Solve {
   // The chunk at hand, and the place of the next.
   KDA_DEVICE void make_one(const Pair& pair, const abi::fused::Args& args, const Line& line,
                            Gate& gate, u32 round) {
+    forget();
     const abi::Inputs& in = args.in;
     Memory& memory = notes_->line;
     const Place& here = memory.places[round];
@@ -79,6 +80,7 @@ class ByTeam : teams::Solve {
           ptx::mbarrier_wait(pair.taken(number), round ^ 1);
           load(pair).start(raw(1), args.raw, here, 1);
         });
+    forget();
     slabs::Beta next_beta = 0;  // when nobody reads this one's any more
     make_writers(
         kk, qk,
@@ -107,6 +109,14 @@ class ByTeam : teams::Solve {
     }
     if (!args.raw.present) [[unlikely]]
       load(pair).by_hand(raw(0), in, next, 0);
+  }
+
+  // Beside a walk that leaves bf16 checkpoints what follows from the lane is found anew from here on:
+  // else ptxas holds it through all chunks, and spills.
+  KDA_DEVICE void forget() {
+    if constexpr (shape.checkpoints && shape.state_type != abi::DType::f32) {
+      asm volatile("" : "+r"(own));
+    }
   }
 
   Notes* notes_;
