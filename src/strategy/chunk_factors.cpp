@@ -261,6 +261,13 @@ double stream_microseconds(const Problem& problem, const device::Device& device,
   return moved / (reached * device.memory_bandwidth) * 1e6;
 }
 
+double slower_memory(const device::Device& device) {
+  constexpr double kBandwidth = 4.8e12;  // an H200's, bytes a second
+  return device.memory_bandwidth < kBandwidth
+             ? std::pow(kBandwidth / std::max(device.memory_bandwidth, 1e9), 0.4)
+             : 1.0;
+}
+
 // 256 chunks of 32 tokens take 428 us with V = 100, 733 with V = 33 (8 heads on an H100, commit
 // 8980ef8 and the next; one element at a time they took 3700).
 double by_hand_microseconds(const Problem& problem, int chunk) {

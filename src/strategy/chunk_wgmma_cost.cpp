@@ -152,11 +152,12 @@ int preparers_of(const Problem& problem, const device::Device& device, const Tun
 
 double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   if (tuning.short_tokens > 1 && is_mixed(problem)) {
-    return apart_microseconds(problem, device, tuning);
+    return slower_memory(device) * apart_microseconds(problem, device, tuning);
   }
-  return tuning.stages_at_once > 1
-             ? at_once_microseconds(problem, device, tuning, blocks_of(problem, tuning))
-             : one_by_one_microseconds(problem, device, tuning);
+  return slower_memory(device) *
+         (tuning.stages_at_once > 1
+              ? at_once_microseconds(problem, device, tuning, blocks_of(problem, tuning))
+              : one_by_one_microseconds(problem, device, tuning));
 }
 
 }  // namespace kda::strategy::chunk_wgmma_cost

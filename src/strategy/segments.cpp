@@ -130,10 +130,10 @@ double estimate_of(const Problem& problem, const device::Device& device, const T
   const Counts counts(problem, tuning);
   // What is not cut chunk_wgmma does with less.
   const double start = counts.segments > 1 ? 6.0 : 14.0;
-  return start + prepare_microseconds(problem, device, tuning.chunk) +
-         std::max(walk_microseconds(problem, device, counts, tuning),
-                  stream_microseconds(problem, device, tuning.chunk)) +
-         correct_microseconds(problem, device, counts, tuning);
+  return slower_memory(device) * (start + prepare_microseconds(problem, device, tuning.chunk) +
+                                  std::max(walk_microseconds(problem, device, counts, tuning),
+                                           stream_microseconds(problem, device, tuning.chunk)) +
+                                  correct_microseconds(problem, device, counts, tuning));
 }
 
 // Two warpgroups a block of the walk have 168 registers a thread, too few for f16's scales and for

@@ -137,9 +137,7 @@ TEST_CASE("every shipped record is sound", "[tune]") {
 }
 
 // By what the search of each record has measured of the choice, or of its strategy's best.
-// The model is of an H200; an H100 is held to less.  The least good is of four sequences of 2048
-// tokens and 12 heads: what is the best of those that are alike, `fused`, takes twice as long as
-// what is chosen where one of four has most of the tokens.
+// The model is of an H200; an H100 is held to less.
 TEST_CASE("without a record the planner's choice is within a tenth of the best", "[tune]") {
   for (const char* line : tune::shipped_lines()) {
     const auto record = tune::parse_record(line);
@@ -157,6 +155,6 @@ TEST_CASE("without a record the planner's choice is within a tenth of the best",
     }
     if (chosen == record->fallback) us = record->fallback_us;
     CHECK(us > 0);
-    CHECK(us <= (is_h200 ? 1.1 : 1.16) * record->time_us.median);
+    CHECK(us <= (is_h200 ? 1.1 : 1.15) * record->time_us.median);
   }
 }
