@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ours beside the peers on this machine's GPU, in one command: builds libkda and kda-bench, makes
-# the wheels of .whl importable, runs compare.py, or original.py where the first argument is
-# "original".  Arguments go there; README.md has more.
+# the wheels of .whl importable, runs compare.py, or original.py or decode.py where the first
+# argument is "original" or "decode".  Arguments go there; README.md has more.
 #   BUILD  the build folder, made if it is not there (build-peers); that of device_check.sh will do
 #   OUT    where peers.json and peers.md go, or others.json and others.md (/tmp)
 #   CMAKE_ARGS  to the configure step         KDA_PEERS_SITE  where the wheels are unpacked
@@ -31,8 +31,8 @@ library=$(realpath "$build/src/libkda.so")
 export KDA_LIBRARY=${KDA_LIBRARY:-$library}
 export PYTHONPATH="$PWD/tools/python:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 program=compare
-if [[ ${1:-} == original ]]; then
-  program=original
+if [[ ${1:-} == original || ${1:-} == decode ]]; then
+  program=$1
   shift
 fi
 exec python3 "tools/peers/$program.py" --kda-bench "$build/tools/kda-bench" --out "${OUT:-/tmp}" "$@"
