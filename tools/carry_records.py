@@ -6,8 +6,9 @@
 Records count only for the templates that they were measured with.  Where the kernels which a record
 names, its winner's, its default's and each strategy's best, are the same machine code from the
 templates of COMMIT and from the tree's, it gets the digest of the tree's (kda-tune doctor says it);
-where one differs it says so and writes nothing: then measure anew (tools/tuning_results.sh).  What
-the host does around them (grids, stages, workspace) is not compared: look at git diff COMMIT src.
+where one differs it stays another build's, which plans say of it, and is named: then measure anew
+(tools/tuning_results.sh).  What the host does around them (grids, stages, workspace) is not
+compared: look at git diff COMMIT src.
 Of 9.0 devices.  Needs nvcc, nvdisasm (NVDISASM) and a kda-tune of the tree (KDA_BUILD_DIR, ./build).
 """
 
@@ -58,35 +59,48 @@ def machine_code(source, templates):
         return hashlib.sha256(output(NVDISASM, "-c", path / "cubin")).hexdigest()
 
 
+def carried(text, record, digest):
+    """A record's line of a file, of the templates of that digest."""
+    return text.replace(f'"templates":"{record["environment"]["templates"]}"', f'"templates":"{digest}"')
+
+
 def main(commit, *files):
     files = files or sorted(glob.glob(str(ROOT / "src/tune/shipped/*.jsonl")))
-    records = {f: [json.loads(line) for line in open(f)] for f in files}
+    lines = {f: pathlib.Path(f).read_text().splitlines(keepends=True) for f in files}
     # Files are named as targets are: what a device calls itself ("... H100 80GB HBM3") is none.
-    asked = {c for f, rows in records.items() for r in rows for c in choices(pathlib.Path(f).stem, r)}
+    asked = {
+        (f, i): choices(pathlib.Path(f).stem, json.loads(line))
+        for f, rows in lines.items()
+        for i, line in enumerate(rows)
+    }
     with tempfile.TemporaryDirectory() as before, concurrent.futures.ThreadPoolExecutor(
         os.cpu_count()
     ) as pool:
         archive = output("git", "-C", ROOT, "archive", commit, "templates")
         subprocess.run(["tar", "x", "-C", before], input=archive, check=True)
-        kernels = {s for found in pool.map(lambda a: sources(*a), asked) for s in found}
-        if not kernels:
+        each = sorted({choice for found in asked.values() for choice in found})
+        kernels = dict(zip(each, pool.map(lambda a: sources(*a), each)))
+        every = sorted({kernel for found in kernels.values() for kernel in found})
+        if not every:
             sys.exit("no kernel was found: is kda-tune of this tree?")
         trees = pathlib.Path(before) / "templates", ROOT / "templates"
-        codes = list(pool.map(lambda k: [machine_code(k, tree) for tree in trees], kernels))
-    changed = [k for k, (then, now) in zip(kernels, codes) if then != now]
-    print(f"{len(kernels)} kernels, {len(changed)} of them changed since {commit}")
-    if changed:
-        sys.exit("\n".join(changed))
+        codes = pool.map(lambda k: [machine_code(k, tree) for tree in trees], every)
+        changed = {k for k, (then, now) in zip(every, codes) if then != now}
+    print(f"{len(every)} kernels, {len(changed)} of them changed since {commit}")
     doctor = subprocess.run([TUNE, "doctor", "-o", "json"], capture_output=True).stdout  # may complain
     digest = re.search(rb"templates ([0-9a-f]{32})", doctor)[1].decode()
-    for path, rows in records.items():
-        with open(path) as file:
-            text = file.read()
-        for then in {r["environment"]["templates"] for r in rows}:
-            text = text.replace(f'"templates":"{then}"', f'"templates":"{digest}"')
-        with open(path, "w") as file:
-            file.write(text)
-        print(f"{len(rows)} records of {path} are of templates {digest} now")
+    for path, rows in lines.items():
+        count = 0
+        for i, line in enumerate(rows):
+            record = json.loads(line)
+            others = {c for c in asked[path, i] if changed & set(kernels[c])}
+            if others:
+                print(f"not {record['problem']}: changed are", *sorted({c[2] for c in others}))
+                continue
+            rows[i] = carried(line, record, digest)
+            count += 1
+        pathlib.Path(path).write_text("".join(rows))
+        print(f"{count} of {len(rows)} records of {path} are of templates {digest} now")
 
 
 if __name__ == "__main__":

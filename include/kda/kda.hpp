@@ -90,8 +90,9 @@ struct Problem {
       false;  // speculative decoding: keep the state after every token, not the last
   int checkpoint_tokens = 0;  // keep it after each multiple of so many tokens, >= 64, too; 0: no
   bool zero_padding = false;  // outputs of padding become zero; otherwise they stay as they are
-  // varlen: runs pack sequences of a few tokens beside long ones.  Planned as one long sequence and
-  // others of a token each; short ones may then be served apart.  Right for any lengths.
+  // varlen: runs pack sequences of a few tokens beside long ones, or one sequence has most of the
+  // tokens.  Planned as one long sequence and others of a token each; short ones may then be served
+  // apart.  Right for any lengths.
   bool mixed_lengths = false;
   // Speculative decoding without draft_states: runs may say how many of a sequence's first tokens
   // its final state knows (Forward), in a pool or not.  A run begins with the tokens that were

@@ -154,8 +154,9 @@ class Problem:
     zero_padding: bool = False
     """Outputs of padding become zero; otherwise they stay as they are."""
     mixed_lengths: bool = False
-    """varlen: runs pack sequences of a few tokens beside long ones.  Planned as one long sequence and
-    others of a token each; short ones may then be served apart.  Right for any lengths."""
+    """varlen: runs pack sequences of a few tokens beside long ones, or one sequence has most of the
+    tokens.  Planned as one long sequence and others of a token each; short ones may then be served
+    apart.  Right for any lengths."""
 
     wy_chunk: int = 0
     """Dense runs of strategy chunk may also bring out w and u, of chunks of 16, 32 or 64 tokens."""
