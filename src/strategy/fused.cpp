@@ -50,9 +50,9 @@ tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 // and one every 64, 128 and 256 teams 260, 236 and 225, two groups 280, 264 and 257.  But two
 // groups for many checkpoints of bf16 states, one every 64, 128, 256 and 512 on an H100 399, 372,
 // 376 and 363 us for 430, 379, 366 and 348, and with K = 64 for all, one every 256 259 us for 278.
-// Where teams do not serve three groups; or two, which leave a checkpoint room in shared
-// memory, from where it goes while the walk goes on, where they come often: g in f32, one every 64
-// and 128, 483 and 445 us for 524 and 450.
+// Where teams do not serve three groups; or two, which leave a checkpoint room in shared memory,
+// from where it goes while the walk goes on, where they come often: g in f32, one every 64 and 128,
+// 483 and 445 us for 524 and 450.
 tunable::Values defaults(const Problem& problem, const device::Device&) {
   constexpr int kOften = 128;  // tokens
   const int every = problem.checkpoint_tokens;

@@ -111,8 +111,8 @@ class ByTeam : teams::Solve {
       load(pair).by_hand(raw(0), in, next, 0);
   }
 
-  // Beside a walk that leaves bf16 checkpoints what follows from the lane is found anew from here on:
-  // else ptxas holds it through all chunks, and spills.
+  // Beside a walk that leaves bf16 checkpoints what follows from the lane is found anew from here
+  // on: else ptxas holds it through all chunks, and spills.
   KDA_DEVICE void forget() {
     if constexpr (shape.checkpoints && shape.state_type != abi::DType::f32) {
       asm volatile("" : "+r"(own));
