@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Carries shipped wisdom over a change of templates that changes none of its kernels.
 
-    tools/carry_records.py COMMIT [FILE...]     default: src/tune/shipped/*.jsonl
+    tools/carry_records.py COMMIT [--of DIGEST] [FILE...]     default: src/tune/shipped/*.jsonl
+
+COMMIT is one by whose templates the records were measured, or carried to.  Of a file that has
+records of several templates those of DIGEST are carried, and the others stay.
 
 Records count only for the templates that they were measured with.  Where the kernels which a record
 names, its winner's, its default's and each strategy's best, are the same machine code from the
@@ -64,14 +67,25 @@ def carried(text, record, digest):
     return text.replace(f'"templates":"{record["environment"]["templates"]}"', f'"templates":"{digest}"')
 
 
-def main(commit, *files):
+def of_one_build(path, records, digest):
+    """Whether each record is one of those that COMMIT's templates are said to have made."""
+    digests = sorted({record["environment"]["templates"] for record in records})
+    if digest is None and len(digests) > 1:
+        sys.exit(f"{path} has records of templates {', '.join(digests)}: --of says which are COMMIT's")
+    return [digest in (None, record["environment"]["templates"]) for record in records]
+
+
+def main(commit, *files, of=None):
     files = files or sorted(glob.glob(str(ROOT / "src/tune/shipped/*.jsonl")))
     lines = {f: pathlib.Path(f).read_text().splitlines(keepends=True) for f in files}
     # Files are named as targets are: what a device calls itself ("... H100 80GB HBM3") is none.
+    records = {f: [json.loads(line) for line in rows] for f, rows in lines.items()}
+    counted = {f: of_one_build(f, rows, of) for f, rows in records.items()}
     asked = {
-        (f, i): choices(pathlib.Path(f).stem, json.loads(line))
-        for f, rows in lines.items()
-        for i, line in enumerate(rows)
+        (f, i): choices(pathlib.Path(f).stem, record)
+        for f, rows in records.items()
+        for i, record in enumerate(rows)
+        if counted[f][i]
     }
     with tempfile.TemporaryDirectory() as before, concurrent.futures.ThreadPoolExecutor(
         os.cpu_count()
@@ -81,8 +95,9 @@ def main(commit, *files):
         each = sorted({choice for found in asked.values() for choice in found})
         kernels = dict(zip(each, pool.map(lambda a: sources(*a), each)))
         every = sorted({kernel for found in kernels.values() for kernel in found})
-        if not every:
-            sys.exit("no kernel was found: is kda-tune of this tree?")
+        for choice, found in kernels.items():
+            if not found:
+                sys.exit(f"no kernel was found of {choice}: is kda-tune of this tree?")
         trees = pathlib.Path(before) / "templates", ROOT / "templates"
         codes = pool.map(lambda k: [machine_code(k, tree) for tree in trees], every)
         changed = {k for k, (then, now) in zip(every, codes) if then != now}
@@ -92,7 +107,9 @@ def main(commit, *files):
     for path, rows in lines.items():
         count = 0
         for i, line in enumerate(rows):
-            record = json.loads(line)
+            if not counted[path][i]:
+                continue
+            record = records[path][i]
             others = {c for c in asked[path, i] if changed & set(kernels[c])}
             if others:
                 print(f"not {record['problem']}: changed are", *sorted({c[2] for c in others}))
@@ -106,4 +123,10 @@ def main(commit, *files):
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    words = sys.argv[1:]
+    of = None
+    if "--of" in words:
+        at = words.index("--of")
+        of = words[at + 1]
+        del words[at : at + 2]
+    main(*words, of=of)

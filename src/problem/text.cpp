@@ -116,7 +116,8 @@ constexpr Word kWords[] = {
     rare<&Problem::checkpoint_tokens>(
         "checkpoint", "a pool keeps the state after each so many tokens, 64 or more"),
     rare<&Problem::zero_padding>("zero_padding", "outputs of a pool's padding become zero"),
-    rare<&Problem::mixed_lengths>("mixed", "varlen: a few tokens beside long sequences"),
+    rare<&Problem::mixed_lengths>(
+        "mixed", "varlen: a few tokens beside long sequences, or one has most of the tokens"),
     rare<&Problem::wy_chunk>("wy", "w and u too, of chunks of 16, 32 or 64 tokens"),
     rare<&Problem::committed_tokens>("committed",
                                      "runs say how many first tokens the final state knows"),

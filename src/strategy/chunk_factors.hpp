@@ -97,8 +97,9 @@ constexpr double kShortMicroseconds = 8;
 double prepare_microseconds(const Problem& problem, const device::Device& device, int chunk);
 double stream_microseconds(const Problem& problem, const device::Device& device, int chunk);
 
-// How many times as long as on an H200, of which the models of two stages are, those take that meet
-// in memory: on an H100 16 heads 1.11, 24 heads 1.17, 8 heads by segments 1.15, 32 heads 1.14.
+// How many times as long strategies take whose stages meet in memory as on an H200, of which their
+// models are: a fit of whole estimates.  On an H100 16 heads take 1.11, 24 heads 1.17, 8 heads by
+// segments 1.15, 32 heads 1.14 times as long.
 double slower_memory(const device::Device& device);
 
 // What a chain of wgmma waits in a chunk for its rows, where V is no multiple of 8 and warps move

@@ -74,10 +74,11 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
             tuning.chunk, problem::to_text(problem))};
   }
   if (!can_walk(problem, tuning)) {
-    return {Code::unsupported,
-            fmt::format("strategy chunk_wgmma: stages_at_once=2 with max_sequences={} and varlen; "
-                        "up to {} are served; stages_at_once=1 does",
-                        problem.max_sequences, abi::factors::most_walked)};
+    return {
+        Code::unsupported,
+        fmt::format("strategy chunk_wgmma: stages_at_once=2 with max_sequences={} and varlen; "
+                    "up to {} are served, any number with short_tokens=8; stages_at_once=1 does",
+                    problem.max_sequences, abi::factors::most_walked)};
   }
   return {Code::unsupported,
           fmt::format(

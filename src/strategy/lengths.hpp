@@ -18,8 +18,8 @@ inline bool is_mixed(const Problem& problem) {
   return problem.mixed_lengths && problem.max_sequences > 1;
 }
 
-// Of those that a run's time goes to: a mixed pack's longest, as the others have one token each,
-// and in any other the mean.
+// The length that most of the tokens are in: a mixed pack's longest, as the others have one token
+// each, and in any other the mean.
 inline double usual_length(const Problem& problem) {
   if (!is_mixed(problem)) return mean_length(problem);
   const auto others = static_cast<double>(problem.max_sequences - 1);
@@ -28,7 +28,7 @@ inline double usual_length(const Problem& problem) {
              : 1.0;
 }
 
-// Shorter ones on the average are drafts, as many of each.
+// Packs whose mean is below this are speculative drafts, of one length.
 constexpr double kDraftTokens = 16;
 
 // Of the longest, which a chain of chunks waits for.  Dense sequences are alike.  A pack's may be
@@ -38,7 +38,9 @@ inline double longest_length(const Problem& problem) {
   const double usual = usual_length(problem);
   if (is_mixed(problem) || !problem.varlen || usual < kDraftTokens) return usual;
   double times = 0.0;
-  for (int n = 1; n <= std::min(problem.max_sequences, 64); ++n) times += 1.0 / n;
+  constexpr int kMost =
+      64;  // of more the sum is hardly larger, and a run's length is not the chain's
+  for (int n = 1; n <= std::min(problem.max_sequences, kMost); ++n) times += 1.0 / n;
   return (1.0 + times) / 2 * usual;
 }
 

@@ -100,9 +100,8 @@ Tuning key_first_tuning(const abi::Shape& shape, int stages, int channels, int t
 }
 
 // One token a sequence, 32 heads (H100): f32 states of 1, 8, 64 and 256 sequences take 4.6, 13.0,
-// 98 and 385 us, where a warp with all lanes of a column, which reads lines by halves, took 5.3,
-// 14.0, 104 and 410, and FLA takes 6.4, 19, 106 and 410; bf16 ones 4.4, 8.9, 53 and 198 for 4.5,
-// 9.5, 60 and 228.
+// 98 and 386 us, where a warp with all lanes of a column, which reads lines by halves, took 5.3,
+// 14.0, 104 and 410; bf16 ones 4.3, 8.8, 52 and 198 for 4.5, 9.5, 60 and 228.
 Tuning key_first_decode(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
   const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
@@ -286,7 +285,12 @@ Result<compose::Stage> short_stage(const Problem& problem, const device::Device&
   shorts.max_tokens = shorts.max_sequences = 8 * device.multiprocessors;
   shorts.checkpoint_tokens = 0;  // the first comes after more tokens
   const abi::Shape shape = problem::shape_of(shorts);
-  const Tuning tuning = default_tuning(shorts, device);
+  Tuning tuning = default_tuning(shorts, device);
+  // Blocks that find room beside those of the stages before.
+  if (!shape.state_value_first) {
+    const bool wide = shape.state_type == abi::DType::f32;
+    tuning = wide ? key_first_tuning(shape, 1, 32, 32) : key_first_tuning(shape, 1, 16, 64);
+  }
   const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
   if (Status status = check_grid(problem, geometry); !status) return status;
 

@@ -5,8 +5,8 @@
 
 namespace kda::strategy {
 
-// Packs of up to so many sequences are prepared by groups that walk.  They look at the chunks that
-// each sequence would have if it were as long as the longest: of more sequences, for too long.
+// Packs of up to so many sequences are prepared by groups that walk; since they walk over the tiles
+// that exist (sm90/factors/pack_walk.cuh) of more no time has been taken.
 constexpr int kFewSequences = 8;
 
 extern const Strategy segments;

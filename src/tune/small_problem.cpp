@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "abi/factors.h"
 #include "strategy/segments.hpp"
 
 namespace kda::tune {
@@ -15,6 +16,8 @@ constexpr std::int64_t kPacked[] = {1, 67, 128, 700};
 constexpr std::int64_t kManyPacked[] = {1, 67, 128, 700, 3, 32, 40, 5, 96};
 static_assert(std::size(kManyPacked) > strategy::kFewSequences);
 static_assert(std::size(kPacked) <= strategy::kFewSequences);
+// Nor so many that groups beside chains could not walk over them.
+static_assert(std::size(kManyPacked) <= abi::factors::most_walked);
 constexpr std::int64_t kDense[] = {451, 451};
 constexpr int kHeads = 2;
 

@@ -82,7 +82,7 @@ const std::vector<Factor> kKeyFirst = {
     {"T=1 N=1", "T=8 N=8", "T=64 N=64", "T=256 N=64", "T=512 N=16"},
     {"K=128 V=128", "K=64 V=64", "K=100 V=100", "K=256 V=256", "K=128 V=32"},
     {"state=f32", "state=bf16"},
-    {"", "pool=1", "pool=1 drafts=1", "pool=1 committed=1"},
+    {"", "pool=1", "pool=1 drafts=1", "pool=1 committed=1", "pool=1 checkpoint=64"},
 };
 
 Problem problem_of(const std::string& words) {

@@ -61,7 +61,8 @@ TEST_CASE("the longest of a pack is expected between all alike and random cuts",
 
 // The bug: a pack's sequences were planned for as if they were alike.  Of 7000, 300, 700 and 192
 // tokens 8 heads were cut in segments of 512 chunks, which is not at all, 142 us on an H100 where
-// segments of 64 take 92; and three of 8000, 100 and 92 went, 16 heads, by `fused`, 276 us for 200.
+// segments of 64 take 92; and three of 8000, 100 and 92 went, 16 heads, by `fused`, 276 us for 200
+// (as they do on an H100 yet, whose chains are slower).
 TEST_CASE("a pack is not planned as if its sequences were alike", "[strategy]") {
   for (const char* words : {"T=8192 N=4 H=8 varlen=1 h0=1 ht=1", "T=8192 N=3 H=4 varlen=1"}) {
     INFO(words);

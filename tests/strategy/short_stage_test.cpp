@@ -209,7 +209,8 @@ TEST_CASE("a short stage compiles without spills by default", "[strategy][compil
   for (const char* words :
        {"h0=1 ht=1", "pool=1 h0=1 ht=1 zero_padding=1 checkpoint=64 slots=i64",
         "qkv=f16 g=f32 beta=f32 h0=1 ht=1", "K=64 V=64 state=bf16 cu_seqlens=i32 ht=1",
-        "HV=64 V=100 layout=key_first pool=1 h0=1", "K=96 gate=softplus beta_logit=0 l2norm=0"})
+        "HV=64 V=100 layout=key_first pool=1 h0=1", "layout=key_first pool=1 h0=1 ht=1",
+        "layout=key_first state=bf16 pool=1 h0=1 ht=1", "K=96 gate=softplus beta_logit=0 l2norm=0"})
     problems.push_back(problem_in_words(mixed + words));
   const auto plans = plan::make_all(problems, {.target = "sm_90a",
                                                .cache_dir = cache.path(),

@@ -173,7 +173,7 @@ int spread(const std::vector<int>& counts) {
 
 // The bug: groups stepped over the places of sequences that had ended.  Of 8000, 100 and 92 tokens
 // and 16 heads, whose steps are a multiple of the 48 places of a chunk, a third of the groups had
-// all of the long sequence: 507 us on an H100 where it takes 240.
+// all of the long sequence: 508 us on an H100 where it takes 240.
 TEST_CASE("groups share the tiles of a pack alike, however long its sequences", "[gpu]") {
   if (!test::on_device()) return;
   const test::Gpu gpu;

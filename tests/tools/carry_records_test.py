@@ -29,8 +29,8 @@ class Kernels(unittest.TestCase):
     def test_what_changed_stays_another_builds(self):
         rows = [
             {"problem": name, "strategy": name, "tuning": "", "default": {"strategy": name, "tuning": ""},
-             "by_strategy": [], "environment": {"capability": "9.0", "templates": "0" * 32}}
-            for name in ("same", "other")
+             "by_strategy": [], "environment": {"capability": "9.0", "templates": digest * 32}}
+            for name, digest in (("same", "0"), ("other", "0"), ("same", "1"))
         ]  # fmt: skip
         code = {"same": {"then": "a", "now": "a"}, "other": {"then": "a", "now": "b"}}
 
@@ -51,12 +51,15 @@ class Kernels(unittest.TestCase):
         ):  # fmt: skip
             path = pathlib.Path(folder) / "h200.jsonl"
             path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
-            carry_records.main("HEAD", str(path))
+            with self.assertRaises(SystemExit) as refused:  # of which of the two is HEAD?
+                carry_records.main("HEAD", str(path))
+            carry_records.main("HEAD", str(path), of="0" * 32)
             now = [json.loads(line)["environment"]["templates"] for line in path.read_text().split()]
-        self.assertEqual(now, ["f" * 32, "0" * 32])
+        self.assertEqual(now, ["f" * 32, "0" * 32, "1" * 32])
+        self.assertIn("--of", str(refused.exception))
         self.assertIn("2 kernels, 1 of them changed", said.getvalue())
         self.assertIn("not other: changed are other", said.getvalue())
-        self.assertIn("1 of 2 records", said.getvalue())
+        self.assertIn("1 of 3 records", said.getvalue())
 
 
 if __name__ == "__main__":

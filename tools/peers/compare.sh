@@ -3,7 +3,7 @@
 # the wheels of .whl importable, runs compare.py, or original.py or decode.py where the first
 # argument is "original" or "decode".  Arguments go there; README.md has more.
 #   BUILD  the build folder, made if it is not there (build-peers); that of device_check.sh will do
-#   OUT    where peers.json and peers.md go, or others.json and others.md (/tmp)
+#   OUT    where peers.json and peers.md go, or others.*, original_fla.* and decode_fla.* (/tmp)
 #   CMAKE_ARGS  to the configure step         KDA_PEERS_SITE  where the wheels are unpacked
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
