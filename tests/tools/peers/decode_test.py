@@ -51,9 +51,10 @@ class DecodeTest(unittest.TestCase):
         both = {
             "batch": 8,
             "layout": "[K, V]",
-            "contenders": {"ours": {"us": 12.5}, "fla": {"us": 25.0}},
-            "o_rel_l2": 1e-5,
-            "state_rel_l2": 2e-8,
+            "contenders": {
+                "ours": {"us": 12.5, "o_rel_l2": 1e-5, "state_rel_l2": 2e-8},
+                "fla": {"us": 25.0},
+            },
         }
         alone = {"batch": 1, "layout": "[V, K]", "contenders": {"ours": {"us": 3.0}}}
         document = {"machine": "M", "date": "D", "commit": "c", "command": "x"}
