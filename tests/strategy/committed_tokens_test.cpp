@@ -23,7 +23,7 @@ constexpr const char* kStates[] = {"state=f32 layout=value_first ",
 const std::vector<Variant> kVariants = {{"", ""},
                                         {"recurrent", ""},
                                         {"recurrent", "stages=1"},
-                                        {"recurrent", "stages=2 threads=64"},
+                                        {"recurrent", "stages=2 threads=128 lanes=16"},
                                         {"recurrent", "lanes=32 threads=256"}};
 
 // Every sequence commits `count`.

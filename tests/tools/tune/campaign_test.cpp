@@ -82,7 +82,7 @@ TEST_CASE("several problems are shared among the devices, and all are recorded",
 TEST_CASE("one problem's candidates are shared; kernels come from processes of their own",
           "[tools][compile]") {
   Tool tool;
-  const int code = tool.tune("T=40", "--tuning 'threads=64 stages=2' --processes 2", 3);
+  const int code = tool.tune("T=40", "--tuning 'threads=256 stages=2' --processes 2", 3);
   INFO(tool.complaints);
   REQUIRE(code == 0);
   CHECK_THAT(tool.complaints, test::contains("8 kernels of 8 compiled"));

@@ -60,7 +60,7 @@ TEST_CASE("a worker verifies and times what it is asked to", "[tools][compile]")
   Fixture f;
   const std::vector<tune::Candidate> two = {
       test::recurrent("threads=64 lanes=8 columns=4 stages=2"),
-      test::recurrent("threads=64 lanes=16 columns=4 stages=2")};
+      test::recurrent("threads=64 lanes=4 columns=4 stages=2")};
   const auto replies =
       f.replies({to_line(worker::Subject{f.problem, {40}}),
                  worker::to_line(std::span(two).first(1), kQuick), worker::to_line(two, kFinals)},
