@@ -127,6 +127,6 @@ if __name__ == "__main__":
     of = None
     if "--of" in words:
         at = words.index("--of")
-        of = words[at + 1]
+        of = words[at + 1] if at + 1 < len(words) else sys.exit("--of wants a digest of templates")
         del words[at : at + 2]
     main(*words, of=of)

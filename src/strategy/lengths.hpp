@@ -38,8 +38,7 @@ inline double longest_length(const Problem& problem) {
   const double usual = usual_length(problem);
   if (is_mixed(problem) || !problem.varlen || usual < kDraftTokens) return usual;
   double times = 0.0;
-  constexpr int kMost =
-      64;  // of more the sum is hardly larger, and a run's length is not the chain's
+  constexpr int kMost = 64;  // of more sequences a run no longer waits for its longest
   for (int n = 1; n <= std::min(problem.max_sequences, kMost); ++n) times += 1.0 / n;
   return (1.0 + times) / 2 * usual;
 }

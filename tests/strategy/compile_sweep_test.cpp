@@ -251,13 +251,19 @@ TEST_CASE("recurrent's default tunings compile without spills for committed toke
 TEST_CASE("recurrent's default tunings compile without spills for states in [K, V]",
           "[strategy][compile]") {
   const test::Scratch cache;
-  std::vector<Problem> problems;
-  std::vector<std::string> words;
-  for (const auto& row : test::pairwise(kKeyFirst)) {
-    words.push_back(test::words_of(kKeyFirst, row) + " H=32 layout=key_first h0=1 ht=1");
-    problems.push_back(problem_of(words.back()));
-  }
-  for (const char* target : kTargets) {
+  std::vector<Factor> factors = kKeyFirst;
+  factors.emplace_back(std::begin(kTargets), std::end(kTargets));
+  const std::vector<test::Row> rows = test::pairwise(factors);
+  for (const std::string& target : factors.back()) {
+    std::vector<Problem> problems;
+    std::vector<std::string> words;
+    for (const test::Row& row : rows) {
+      if (factors.back()[row.back()] != target) continue;
+      words.push_back(test::words_of(kKeyFirst, {row.begin(), row.end() - 1}) +
+                      " H=32 layout=key_first h0=1 ht=1");
+      problems.push_back(problem_of(words.back()));
+    }
+    CHECK(!problems.empty());
     const auto plans = plan::make_all(
         problems, {.target = target, .cache_dir = cache.path(), .strategy = "recurrent"});
     for (std::size_t i = 0; i < plans.size(); ++i) {

@@ -17,7 +17,8 @@ import sys
 from typing import Callable, Optional
 
 import provenance
-from contenders import Missing, imported
+from compare import rel_l2
+from contenders import Missing, imported, torch_with_gpu
 
 BATCHES = (1, 8, 64, 256)
 LAYOUTS = ("[K, V]", "[V, K]")
@@ -73,10 +74,6 @@ def contenders_of(torch) -> tuple[dict[str, Callable], dict[str, str]]:
     return calls, missing
 
 
-def rel_l2(found, truth) -> float:
-    return float(((found.float() - truth.float()).norm() / truth.float().norm()).item())
-
-
 def row_of(torch, batch: int, layout: str, calls: dict[str, Callable]) -> dict:
     import race
 
@@ -115,8 +112,10 @@ def table_of(document: dict) -> str:
         both = len(us) == 2
         cells = [f"{us[name]:.1f}" if name in us else "-" for name in ("ours", "fla")]
         cells.append(f"{us['fla'] / us['ours']:.2f}" if both else "-")
-        ours = row["contenders"].get("ours", {})
-        cells += [f"{ours[what]:.1e}" if both else "-" for what in ("o_rel_l2", "state_rel_l2")]
+        for what in ("o_rel_l2", "state_rel_l2") if both else ():
+            error = row["contenders"]["ours"][what]
+            cells.append("not finite" if error is None else f"{error:.1e}")
+        cells += [] if both else ["-", "-"]
         lines.append(f"| {row['layout']} | {row['batch']} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -138,13 +137,8 @@ def options(arguments: Optional[list[str]] = None) -> argparse.Namespace:
 
 def main(arguments: Optional[list[str]] = None) -> int:
     asked = options(arguments)
-    try:
-        torch = imported("torch", "PyTorch with CUDA is needed")
-    except Missing as reason:
-        print(f"nothing was run: {reason}")
-        return 0
-    if not torch.cuda.is_available():
-        print("nothing was run: there is no GPU")
+    torch = torch_with_gpu()
+    if torch is None:
         return 0
     calls, missing = contenders_of(torch)
     for name, why in missing.items():

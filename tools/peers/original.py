@@ -22,7 +22,7 @@ from typing import Callable, Optional
 
 import fla_choices
 import provenance
-from contenders import Missing, imported
+from contenders import Missing, imported, torch_with_gpu
 
 SIZES = ((2, 8, 4096), (2, 8, 8192), (4, 8, 4096), (2, 16, 4096), (2, 8, 16384))
 K = V = 64
@@ -257,13 +257,8 @@ def options(arguments: Optional[list[str]] = None) -> argparse.Namespace:
 
 def main(arguments: Optional[list[str]] = None) -> int:
     asked = options(arguments)
-    try:
-        torch = imported("torch", "PyTorch with CUDA is needed")
-    except Missing as reason:
-        print(f"nothing was run: {reason}")
-        return 0
-    if not torch.cuda.is_available():
-        print("nothing was run: there is no GPU")
+    torch = torch_with_gpu()
+    if torch is None:
         return 0
     started = time.monotonic()
     found, missing = contenders_of(torch, asked.suite)

@@ -58,6 +58,10 @@ class DecodeTest(unittest.TestCase):
         }
         alone = {"batch": 1, "layout": "[V, K]", "contenders": {"ours": {"us": 3.0}}}
         document = {"machine": "M", "date": "D", "commit": "c", "command": "x"}
-        text = decode.table_of({**document, "rows": [both, alone]})
+        wrong = {**both, "contenders": {
+            "ours": {"us": 12.5, "o_rel_l2": None, "state_rel_l2": 2e-8}, "fla": {"us": 25.0}
+        }}  # fmt: skip
+        text = decode.table_of({**document, "rows": [both, alone, wrong]})
         self.assertIn("| [K, V] | 8 | 12.5 | 25.0 | 2.00 | 1.0e-05 | 2.0e-08 |", text)
         self.assertIn("| [V, K] | 1 | 3.0 | - | - | - | - |", text)
+        self.assertIn("| [K, V] | 8 | 12.5 | 25.0 | 2.00 | not finite | 2.0e-08 |", text)

@@ -50,6 +50,19 @@ def only_usual(case) -> str:
     return "" if case.is_usual else "K = V = 128, bf16 and the bounded gate are served"
 
 
+def torch_with_gpu():
+    """PyTorch where it has a GPU; else None, and it has been said why nothing runs."""
+    try:
+        torch = imported("torch", "PyTorch with CUDA is needed")
+    except Missing as reason:
+        print(f"nothing was run: {reason}")
+        return None
+    if torch.cuda.is_available():
+        return torch
+    print("nothing was run: there is no GPU")
+    return None
+
+
 def imported(package: str, hint: str):
     """The package, or Missing with what Python said and where the package comes from."""
     try:
