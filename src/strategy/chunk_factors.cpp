@@ -153,7 +153,7 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
   tunable::Values values = {{"groups", groups}};
   if (flags) values.emplace_back("flags", 1);
   stage.prelude = prelude_of(shape, values, beside.short_tokens);
-  stage.threads = static_cast<unsigned>(abi::factors::threads * groups);
+  stage.threads = static_cast<unsigned>(abi::factors::threads(shape) * groups);
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, groups)) *
                        static_cast<std::size_t>(groups);
   stage.bind = [problem, slices, groups, beside, all = device.multiprocessors](const Run& run,
@@ -195,7 +195,7 @@ compose::Stage hopper_prepare_stage(const Problem& problem, const device::Device
   stage.entry = "kda_chunk_prepare_group";
   stage.overlaps_previous = true;
   stage.prelude = prelude_of(shape, {{"groups", 1}}, tuning.short_tokens);
-  stage.threads = abi::factors::threads;
+  stage.threads = static_cast<unsigned>(abi::factors::threads(shape));
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, 1));
   stage.bind = [problem, slices, early_blocks](const Run& run, Launch& launch) {
     bind_prepare(problem, slices, early_blocks, run, launch);

@@ -22,10 +22,20 @@
 namespace kda::strategy {
 namespace {
 
+using abi::chunk_wgmma::most_keys_in_room;
 using abi::chunk_wgmma::Tuning;
 using namespace chunk_wgmma_cost;
 using compose::Launch;
 using compose::Run;
+
+// What registers hold beside a state of no more than most_keys_in_room channels; or null.
+const char* wants_room(const Problem& problem) {
+  if (problem.qkv_type == DType::f16) return "f16";
+  if (problem.checkpoint_tokens > 0 && problem.state_type != DType::f32) {
+    return "checkpoints of 16 bits";
+  }
+  return problem.wy_chunk > 0 ? "w and u" : nullptr;
+}
 
 Status applicable(const Problem& problem, const device::Device& device) {
   if (device.major != 9) {
@@ -37,10 +47,17 @@ Status applicable(const Problem& problem, const device::Device& device) {
     return {Code::unsupported,
             "strategy chunk_wgmma: qkv_type is f32; bf16 and f16 are served (chunk serves f32)"};
   }
-  if (problem.key_dim <= 32 || problem.key_dim > 128) {
-    return {Code::unsupported, fmt::format("strategy chunk_wgmma: key_dim is {}, 33 to 128 are "
+  if (problem.key_dim <= 32) {
+    return {Code::unsupported, fmt::format("strategy chunk_wgmma: key_dim is {}, 33 to 256 are "
                                            "served (chunk serves the others)",
                                            problem.key_dim)};
+  }
+  if (const char* const want = wants_room(problem);
+      want != nullptr && problem.key_dim > most_keys_in_room) {
+    return {Code::unsupported,
+            fmt::format("strategy chunk_wgmma: key_dim is {} with {}, for which registers have no "
+                        "room; up to {} are served (chunk serves more)",
+                        problem.key_dim, want, most_keys_in_room)};
   }
   return check_kept_states("chunk_wgmma", problem);
 }
@@ -64,14 +81,14 @@ bool fits_beside(const Problem& problem, const device::Device& device, const Tun
 Status check_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   if (tuning.stages_at_once == 1 || fits_beside(problem, device, tuning)) return {};
   if (!prepares_by_group(problem, device, tuning.chunk)) {
-    return {
-        Code::unsupported,
-        fmt::format(
-            "strategy chunk_wgmma: stages_at_once=2 with chunk={}; it needs sm_90, bf16, "
-            "l2norm or qk_normalized, beta up to 1 (logits, or beta_at_most_one), key_dim "
-            "64 or 128, lower_bound >= -100, no w and u, and chunk=32; stages_at_once=1 does (the "
-            "problem is {})",
-            tuning.chunk, problem::to_text(problem))};
+    return {Code::unsupported,
+            fmt::format(
+                "strategy chunk_wgmma: stages_at_once=2 with chunk={}; it needs sm_90, bf16, "
+                "l2norm or qk_normalized, beta up to 1 (logits, or beta_at_most_one), key_dim a "
+                "multiple of 64, lower_bound >= -100, no w and u, and chunk=32; stages_at_once=1 "
+                "does (the "
+                "problem is {})",
+                tuning.chunk, problem::to_text(problem))};
   }
   if (!can_walk(problem, tuning)) {
     return {
@@ -86,6 +103,14 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
               "recurrence, at most {} leave enough to prepare; stages_at_once=1 does",
               chain_blocks(problem, device, tuning).of(problem.max_sequences),
               device.multiprocessors, device.multiprocessors * 3 / 4)};
+}
+
+Status check_warpgroups(const Problem& problem, const Tuning& tuning) {
+  if (tuning.warpgroups == 1 || problem.key_dim <= 128) return {};
+  return {Code::unsupported,
+          fmt::format("strategy chunk_wgmma: warpgroups={} with key_dim = {}: registers hold up to "
+                      "128 channels; warpgroups=1 does",
+                      tuning.warpgroups, problem.key_dim)};
 }
 
 Status check_columns(const Problem& problem, const Tuning& tuning) {
@@ -131,6 +156,14 @@ constexpr int kShortTokens = 8;
 constexpr double kBriefChunks = 4;
 constexpr int kBriefStages = 3;
 
+// As deep a ring as a block has room for.
+void shorten_ring(const abi::Shape& shape, Tuning& tuning) {
+  while (abi::chunk_wgmma::chain_shared_bytes(shape, tuning) > abi::chunk_wgmma::shared_limit &&
+         tuning.load_stages > 1) {
+    --tuning.load_stages;
+  }
+}
+
 // Both stages at once: a block has its multiprocessor to itself, and its copies take long while the
 // others prepare.  H = 16 takes 145, 135, 130, 126 us with rings of four to seven.  With
 // checkpoints as deep a ring as leaves two of them room (one every 64 tokens: 189 and 178 us with
@@ -140,10 +173,10 @@ Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups, int co
   tuning.warpgroups = warpgroups;
   tuning.columns = columns;
   tuning.load_stages = 7;
+  shorten_ring(shape, tuning);
   const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
-  while (abi::chunk_wgmma::chain_shared_bytes(shape, tuning) > abi::chunk_wgmma::shared_limit ||
-         (copies && tuning.load_stages > 1 &&
-          abi::chunk_wgmma::checkpoint_buffers(shape, tuning) < 2)) {
+  while (copies && tuning.load_stages > 1 &&
+         abi::chunk_wgmma::checkpoint_buffers(shape, tuning) < 2) {
     --tuning.load_stages;
   }
   return tuning;
@@ -159,6 +192,7 @@ Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups, int co
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning;
   tuning.prepare_threads = (problem.key_dim > 64 ? 8 : 4) * tuning.chunk;
+  shorten_ring(problem::shape_of(problem), tuning);
   Tuning apart = tuning;
   apart.short_tokens = kShortTokens;
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
@@ -177,14 +211,16 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     if (!shape.checkpoints && usual_length(problem) <= kBriefChunks * tuning.chunk &&
         abi::chunk_wgmma::resident_blocks(shape, brief) > 1) {
       tuning = brief;
-    } else if (problem.value_dim > 64 && !copies) {
+    } else if (problem.value_dim > 64 && problem.key_dim <= 128 && !copies) {
       tuning.warpgroups = 2;
     }
   } else if (fits && !copies) {
     tuning.load_stages = 5;  // H = 48 in bf16 324 us for 337 of a ring of four
+    shorten_ring(shape, tuning);
   }
   const Tuning wide = beside(2);
-  if (fits && problem.value_dim > 64 && !copies && fits_beside(problem, device, wide) &&
+  if (fits && problem.value_dim > 64 && problem.key_dim <= 128 && !copies &&
+      fits_beside(problem, device, wide) &&
       (!fits_beside(problem, device, at_once) ||
        microseconds(problem, device, wide) < microseconds(problem, device, at_once))) {
     at_once = wide;
@@ -256,6 +292,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (Status status = check_beside(problem, device, tuning); !status) return status;
   if (Status status = check_preparers(tuning); !status) return status;
   if (Status status = check_short(problem, tuning); !status) return status;
+  if (Status status = check_warpgroups(problem, tuning); !status) return status;
   if (Status status = check_columns(problem, tuning); !status) return status;
   int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
   // More than half of what a multiprocessor has: one block each.

@@ -32,6 +32,12 @@ ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
 
 namespace {
 
+// How many times as long a chain's products take of wider keys: 256 chunks of K = 256 205 us on an
+// H100 where K = 128 takes 135.
+double wide_keys(const Problem& problem) {
+  return 1.0 + std::max(problem.key_dim - 128, 0) / 256.0;
+}
+
 // What checkpoints add to a chain of so many tokens that leaves them in shared memory: H = 16, one
 // every 64 tokens, 0.31 us each of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB (measured on an
 // H200).
@@ -54,8 +60,8 @@ double short_microseconds(const Problem& problem, const Tuning& tuning) {
 // on an H200).
 double one_by_one_microseconds(const Problem& problem, const device::Device& device,
                                const Tuning& tuning) {
-  const double step =
-      std::max(0.1 + 0.011 * tuning.chunk, by_hand_microseconds(problem, tuning.chunk));
+  const double step = std::max(wide_keys(problem) * (0.1 + 0.011 * tuning.chunk),
+                               by_hand_microseconds(problem, tuning.chunk));
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
   const auto one = [&](double tokens) {
@@ -77,7 +83,7 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
                      std::int64_t chains) {
   // A pack's rows go by hand: 16 heads of 8192 tokens take 135 us for 126.
   const double rows = problem.varlen ? 1.08 : 1.0;
-  const double step = std::max(rows * (tuning.warpgroups == 1 ? 0.44 : 0.73),
+  const double step = std::max(wide_keys(problem) * rows * (tuning.warpgroups == 1 ? 0.44 : 0.73),
                                by_hand_microseconds(problem, tuning.chunk));
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max((all - static_cast<double>(chains)) * tuning.preparers / 100, 1.0);

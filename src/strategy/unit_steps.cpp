@@ -45,6 +45,8 @@ constexpr double kLookMicroseconds = 8.0;
 // more (tools/results/h200/unit_steps.md).
 constexpr double kKeepMicroseconds = 3.0;
 
+constexpr int kNarrowThreads = 128;
+
 Problem promised(const Problem& problem) {
   Problem sure = problem;
   sure.beta_at_most_one = !problem.beta_is_logit;
@@ -69,8 +71,8 @@ Status applicable(const Problem& problem, const device::Device& device) {
   if (!prepares_by_group(promised(problem), device, abi::factors::chunk)) {
     return {Code::unsupported,
             fmt::format("strategy unit_steps: nothing is faster for unit steps but on sm_90, with "
-                        "bf16, key_dim 64 or 128, lower_bound >= -100, no neg_eigval and no w and "
-                        "u (the problem is {})",
+                        "bf16, key_dim a multiple of 64, lower_bound >= -100, no neg_eigval and no "
+                        "w and u (the problem is {})",
                         problem::to_text(problem))};
   }
   return chunk_wgmma.applicable(problem, device);
@@ -241,8 +243,12 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   }
   Result<compose::Recipe> first = way.compose(sure, device, way.defaults(sure, device));
   if (!first) return first.status();
-  Result<compose::Recipe> again =
-      chunk_wgmma.compose(problem, device, chunk_wgmma.defaults(problem, device));
+  tunable::Values second = chunk_wgmma.defaults(problem, device);
+  for (auto& [name, value] : second) {
+    // A kernel that may stay out spills by more.
+    if (name == "prepare_threads" && problem.key_dim > 128) value = kNarrowThreads;
+  }
+  Result<compose::Recipe> again = chunk_wgmma.compose(problem, device, second);
   if (!again) return again.status();
 
   // Never both at once, so what they work in is the same memory.

@@ -65,9 +65,13 @@ constexpr Slot slot(const Shape& shape, const Tuning& tuning) {
   return {image, v, (v + value_bytes(tuning) + 1023) / 1024 * 1024};
 }
 
-// Whether checkpoints leave through shared memory.
+// Registers of a thread that a state of up to so many channels leaves for all else.
+constexpr int most_keys_in_room = 192;
+
+// Whether checkpoints leave through shared memory.  Of more channels they leave from registers, of
+// which addresses in shared memory would want those that are not there.
 constexpr bool copies_checkpoints(const Shape& shape) {
-  return shape.checkpoints && state_box::serves(shape);
+  return shape.checkpoints && state_box::serves(shape) && shape.key_dim <= 128;
 }
 
 // V columns a block.
@@ -108,12 +112,12 @@ constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning) {
 
 // Blocks of a chain that a multiprocessor holds at once.  Two have room where their rings are short
 // (each takes 1 KB more than it asks for).  They have 168 registers a thread, or 128 with a warp
-// for checkpoints: f16's scales, columns that only some lanes have and K = 128 with checkpoints
-// want more.
+// for checkpoints: f16's scales, columns that only some lanes have, K > 128 and K = 128 with
+// checkpoints want more.
 constexpr int resident_blocks(const Shape& shape, const Tuning& tuning) {
   const int two = 2 * (chain_shared_bytes(shape, tuning) + 1024);
   const bool small = tuning.warpgroups == 1 && tuning.chunk < 64 && shape.qkv_type == DType::bf16 &&
-                     shape.value_dim % 64 == 0 && (!shape.checkpoints || shape.key_dim <= 64);
+                     shape.value_dim % 64 == 0 && shape.key_dim <= (shape.checkpoints ? 64 : 128);
   return tuning.stages_at_once == 1 && small && two <= shared_limit + 1024 ? 2 : 1;
 }
 

@@ -1,5 +1,5 @@
-// One chunk's folded factors as they are made in shared memory, by a group of 4 warps
-// (sm90/factors, sm90/slabs) or a team of 2 (sm90/teams).
+// One chunk's folded factors as they are made in shared memory, by a group of warps (sm90/factors,
+// sm90/slabs) or a team of 2 (sm90/teams).
 #pragma once
 
 #include "abi/chunk.h"
@@ -8,8 +8,12 @@
 
 namespace kda::abi::factors {
 
-constexpr int chunk = 32;     // tokens
-constexpr int threads = 128;  // a group
+constexpr int chunk = 32;  // tokens
+
+// A group: four warps, or as many as have 32 channels each.
+constexpr int warps(const Shape& shape) { return shape.key_dim > 128 ? shape.key_dim / 32 : 4; }
+constexpr int threads(const Shape& shape) { return 32 * warps(shape); }
+constexpr int slab(const Shape& shape) { return shape.key_dim / warps(shape); }  // channels a warp
 
 struct Tuning {
   int groups = 1;        // a block, each with chunks of its own
@@ -22,7 +26,7 @@ struct Tuning {
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in
 // range.
 constexpr bool serves(const Shape& shape) {
-  return shape.qkv_type == DType::bf16 && (shape.key_dim == 64 || shape.key_dim == 128) &&
+  return shape.qkv_type == DType::bf16 && shape.key_dim % 64 == 0 &&
          !abi::chunk::steps_may_exceed_one(shape);
 }
 
@@ -42,7 +46,7 @@ constexpr int buffer_bytes(const Shape& shape, int groups) {
 
 // What the group works in, the larger of AnyGateScratch (sm90/factors) and Scratch (sm90/slabs),
 // which assert that it is enough.  At K = 128 strategy fused has 40 bytes to spare.
-constexpr int scratch_bytes = 28832;
+constexpr int scratch_bytes(const Shape& shape) { return warps(shape) * 7168 + 160; }
 
 // q, k and g of a run, a warp's channels a slab, in boxes of a chunk's tokens; of teams, slabs of
 // 64 channels in boxes of half a chunk's.
@@ -50,12 +54,11 @@ struct RawMaps {
   TensorMap q, k, g;
   bool present = false;  // whether their layouts can have them
 };
-constexpr int slab(const Shape& shape) { return shape.key_dim / 4; }  // channels a warp
 constexpr int slabs_a_box(const Shape& shape) { return shape.key_dim == 128 ? 4 : 1; }
 
 // Dynamic shared memory of a group.
 constexpr int group_bytes(const Shape& shape, int groups) {
-  return (buffer_bytes(shape, groups) + scratch_bytes + 1023) / 1024 * 1024;
+  return (buffer_bytes(shape, groups) + scratch_bytes(shape) + 1023) / 1024 * 1024;
 }
 
 // A team of two warps (sm90/teams): an image, and what they work in (its Scratch, which asserts
@@ -77,11 +80,11 @@ constexpr int team_bytes(const Shape& shape) {
 // Sequences of a pack over which groups can walk, but for those that walk in a mixed one.
 constexpr int most_walked = 32;
 
-// Groups a block can have, given its shared memory and a multiprocessor's registers: four leave
+// Groups a block can have, given its shared memory and a multiprocessor's registers: 16 warps leave
 // each thread 128, too few where half of the threads have no gate.
 constexpr int most_groups(const Shape& shape, int block_bytes) {
   const int fit = block_bytes / group_bytes(shape, 2);  // as of any that walk
-  const int most = shape.key_dim == 64 ? 3 : 4;
+  const int most = shape.key_dim == 64 ? 3 : 16 / warps(shape);
   return fit < most ? fit : most;
 }
 

@@ -29,14 +29,12 @@ constexpr int columns = 64;  // V columns a block
 
 // Problems that it serves, of those that groups serve.
 constexpr bool serves(const Shape& shape) {
-  return factors::serves(shape) && shape.value_dim % (blocks * columns) == 0 &&
-         !shape.draft_states && !shape.wy_tensors;
+  return factors::serves(shape) && shape.key_dim <= 128 &&
+         shape.value_dim % (blocks * columns) == 0 && !shape.draft_states && !shape.wy_tensors;
 }
 
 // Threads a block: groups, and the warpgroup that walks.
-constexpr int group_threads(int groups) {
-  return by_teams(groups) ? factors::team_threads : factors::threads;
-}
+constexpr int group_threads(int groups) { return by_teams(groups) ? factors::team_threads : 128; }
 constexpr int threads(int groups) { return group_threads(groups) * groups + 128; }
 
 // Registers a thread of each: what groups need, and what is left of 64 K.
@@ -118,7 +116,7 @@ constexpr bool fits(const Shape& shape, int groups) {
   const int room = by_teams(groups)
                        ? tasks_bytes(shape)
                        : factors::group_bytes(shape, 2) - factors::buffer_bytes(shape, 2) -
-                             factors::scratch_bytes - memory_bytes;
+                             factors::scratch_bytes(shape) - memory_bytes;
   return room >= barrier_bytes && l.slots >= 2 &&
          l.steps + steps(l, groups) * step_bytes <= l.values;
 }

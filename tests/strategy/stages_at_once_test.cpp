@@ -171,7 +171,8 @@ Runs make_runs(bool packed) {
 TEST_CASE("prepare beside takes the multiprocessors that the recurrence leaves", "[strategy]") {
   const Problem problem = problem_in_words("T=65536 N=4 H=8 varlen=1");  // V in two shards
   const compose::Recipe recipe = beside(problem);
-  const int groups = static_cast<int>(recipe.stages[0].threads) / abi::factors::threads;
+  const int groups = static_cast<int>(recipe.stages[0].threads) /
+                     abi::factors::threads(problem::shape_of(problem));
   CHECK(groups == 4);
   const auto blocks = [&](std::int64_t tokens, int sequences) {
     Forward forward{.tokens = tokens, .sequences = sequences};

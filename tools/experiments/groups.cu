@@ -40,7 +40,7 @@ int main() {
                              shared));
   const dim3 grid(static_cast<unsigned>(args.factors.slots), bench::heads);
   print("a block a chunk", bench::multiprocessors(), bench::milliseconds([&] {
-          kda_chunk_prepare_group<<<grid, abi::factors::threads, shared>>>(args);
+          kda_chunk_prepare_group<<<grid, Group::threads, shared>>>(args);
         }));
 #else
   CHECK(cudaFuncSetAttribute(kda_chunk_prepare_walking, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -51,7 +51,7 @@ int main() {
     args.walk = {step % bench::heads, 0, step / bench::heads};
     print(
         "walking groups", blocks, bench::milliseconds([&] {
-          kda_chunk_prepare_walking<<<blocks, abi::factors::threads * tune.groups, shared>>>(args);
+          kda_chunk_prepare_walking<<<blocks, Group::threads * tune.groups, shared>>>(args);
         }));
   }
 #endif

@@ -1,4 +1,4 @@
-// Strategy chunk, stage 1 on sm_90: as sm80/chunk/prepare.cu, one group of 4 warps a (chunk, value
+// Strategy chunk, stage 1 on sm_90: as sm80/chunk/prepare.cu, one group of warps a (chunk, value
 // head).  Its image is made in shared memory (sm90/factors) and leaves by a bulk copy.
 #include "abi/factors.h"
 #include "ptx/bulk.cuh"
@@ -11,7 +11,7 @@ namespace kda {
 
 static_assert(tune.groups == 1, "a block is one group");
 
-extern "C" __global__ void __launch_bounds__(abi::factors::threads, 4)
+extern "C" __global__ void __launch_bounds__(Group::threads, 16 / warps)
     kda_chunk_prepare_group(const __grid_constant__ abi::chunk::PrepareArgs args) {
   extern __shared__ __align__(1024) char shared[];
 

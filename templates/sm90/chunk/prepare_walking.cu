@@ -16,7 +16,7 @@
 
 namespace kda {
 
-extern "C" __global__ void __launch_bounds__(abi::factors::threads* tune.groups, 1)
+extern "C" __global__ void __launch_bounds__(Group::threads* tune.groups, 1)
     kda_chunk_prepare_walking(const __grid_constant__ abi::chunk::PrepareArgs args) {
   extern __shared__ __align__(1024) char shared[];
 

@@ -49,8 +49,9 @@ struct Chain {
   static constexpr int threads = abi::chunk_wgmma::chain_threads(shape, tune);
   static constexpr int resident = abi::chunk_wgmma::resident_blocks(shape, tune);
   static constexpr int row_warps = abi::chunk_wgmma::row_warps(shape, tune);
-  static constexpr bool roomy = tune.warpgroups == 1 && resident == 1;  // in registers
-  static constexpr int keys = abi::chunk::factor_keys(shape);           // K with room
+  static constexpr int keys = abi::chunk::factor_keys(shape);  // K with room
+  static constexpr bool roomy =                                // in registers
+      tune.warpgroups == 1 && resident == 1 && keys <= abi::chunk_wgmma::most_keys_in_room;
   static constexpr int values = shape.value_dim;
   static constexpr int columns = abi::chunk_wgmma::columns(tune);  // of V, a block
   static constexpr bool halves = columns < consumers / 2;  // the others of a product are empty
@@ -69,7 +70,8 @@ struct Chain {
   static constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 
   static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
-  static_assert(keys == 64 || keys == 128, "K must be 33 to 128");
+  static_assert(keys >= 64 && keys <= 256, "K must be 33 to 256");
+  static_assert(keys <= 128 || tune.warpgroups == 1, "one warpgroup holds more than 128 channels");
   static_assert(!halves || (tune.warpgroups == 1 && copies_checkpoints),
                 "columns=32 is for one warpgroup whose checkpoints are copied");
 

@@ -61,14 +61,20 @@ KDA_DEVICE void read_state(typename Chain::Accumulators& acc, const u32 (&a)[Cha
   }
 }
 
-// s[V, K] += A[V, C] writer[C, K]
+// s[V, K] += A[V, C] writer[C, K], 128 channels a product, or 64 where K leaves half of one empty.
 template <class Chain>
 KDA_DEVICE void write_state(float (&s)[Chain::keys / 8][4], const u32 (&a)[Chain::chunk / 16][4],
                             ptx::WgmmaPlace writer) {
+  constexpr int width = Chain::keys % 128 == 0 ? 128 : 64;
   const ptx::WgmmaTile tile(writer, 128, Chain::Factor::panel_bytes, 1024);
 #pragma unroll
-  for (int c = 0; c < Chain::chunk / 16; ++c) {
-    ptx::wgmma_m64k16<Chain::type, Chain::keys, 1>::run(&s[0][0], a[c], tile.at(c * 16 * 128), 1);
+  for (int part = 0; part < Chain::keys / width; ++part) {
+#pragma unroll
+    for (int c = 0; c < Chain::chunk / 16; ++c) {
+      ptx::wgmma_m64k16<Chain::type, width, 1>::run(
+          &s[part * width / 8][0], a[c],
+          tile.at(part * width / 64 * Chain::Factor::panel_bytes + c * 16 * 128), 1);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
-// A group of 4 warps that turns q, k, g and beta of one chunk into its folded factors (abi/chunk.h)
-// in shared memory, in place of the raw inputs.
+// A group of 4 warps (6 or 8 where K is 192 or 256) that turns q, k, g and beta of one chunk into
+// its folded factors (abi/chunk.h) in shared memory, in place of the raw inputs.
 //
-// A warp has a quarter of the channels, of all tokens.  Its products' lanes hold the elements that
+// A warp has its share of the channels, of all tokens.  Its products' lanes hold the elements that
 // the next product's operands want, so between raw inputs and scores nothing is exchanged.
 #pragma once
 
@@ -16,7 +16,7 @@
 namespace kda {
 
 using Scratch = either<tune.slabs != 0, slabs::Scratch, AnyGateScratch>;
-static_assert(sizeof(Scratch) <= abi::factors::scratch_bytes);
+static_assert(sizeof(Scratch) <= abi::factors::scratch_bytes(shape));
 
 // Raw g in a slice: rows of a slab's channels, each slab of a warp's shifted by a row more than the
 // one before, so that lanes meet every bank.
@@ -66,7 +66,7 @@ struct Gates {
 };
 
 struct Group {
-  static constexpr int threads = abi::factors::threads;
+  static constexpr int threads = abi::factors::threads(shape);
 
   Scratch& shared;
   int thread = static_cast<int>(threadIdx.x) % threads;
@@ -84,8 +84,9 @@ struct Group {
 
   static KDA_DEVICE int number() { return static_cast<int>(threadIdx.x) / threads; }
 
-  // What the warp does while not all have the same to do, 0..3.  Warps of the same number share a
-  // scheduler: where few groups are latency's, another has the longest part in each.
+  // What the warp does while not all have the same to do, 0..3; others have nothing.  Warps of the
+  // same number share a scheduler: where few groups are latency's, another has the longest part in
+  // each.
   KDA_DEVICE int role() const {
     return tune.beside == 0 ? warp : static_cast<int>(static_cast<u32>(warp + group) % 4);
   }

@@ -13,7 +13,7 @@ namespace kda {
 // for it; missing rows as zeros.
 KDA_DEVICE void load_rows(int thread, u32 to, const abi::Tensor& tensor, i64 offset, int rows) {
   constexpr int row_units = keys / 8;
-  constexpr int rows_at_once = abi::factors::threads / row_units;
+  constexpr int rows_at_once = Group::threads / row_units;
   const auto at = [&](int row, int column) {
     return to + Factor::at(static_cast<u32>(row), static_cast<u32>(column));
   };
@@ -45,7 +45,7 @@ KDA_DEVICE void load_rows(int thread, u32 to, const abi::Tensor& tensor, i64 off
   }
   const auto* from = static_cast<const u16*>(tensor.data) + offset;
 #pragma unroll 1
-  for (int i = thread; i < chunk * keys; i += abi::factors::threads) {
+  for (int i = thread; i < chunk * keys; i += Group::threads) {
     const int row = i / keys;
     const int column = i % keys;
     ptx::st_shared_u16(at(row, column), row < rows ? from[row * tensor.token + column] : u16(0));

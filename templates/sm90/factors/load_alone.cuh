@@ -15,7 +15,7 @@ template <abi::DType element_type, bool swizzled>
 KDA_DEVICE void load_rows(int thread, u32 to, const abi::Tensor& tensor, i64 offset, int rows) {
   constexpr int size = abi::bytes_of(element_type);
   constexpr int row_units = keys * size / 16;
-  constexpr int rows_at_once = abi::factors::threads / row_units;
+  constexpr int rows_at_once = Group::threads / row_units;
   const auto at = [&](int row, int column) {
     return to + (swizzled ? Factor::at(static_cast<u32>(row), static_cast<u32>(column))
                           : static_cast<u32>((row * keys + column) * size));
@@ -38,7 +38,7 @@ KDA_DEVICE void load_rows(int thread, u32 to, const abi::Tensor& tensor, i64 off
   using Word = storage<element_type>;
   const auto* from = static_cast<const Word*>(tensor.data) + offset;
 #pragma unroll 1
-  for (int i = thread; i < chunk * keys; i += abi::factors::threads) {
+  for (int i = thread; i < chunk * keys; i += Group::threads) {
     const int row = i / keys;
     const int column = i % keys;
     const Word x = row < rows ? from[row * tensor.token + column] : Word(0);

@@ -12,34 +12,43 @@ struct Pairs : Scores {
   KDA_DEVICE void score_pairs(const char* buffer) const {
     constexpr int own = keys / 32;  // channels a lane
     const int lane = thread % 32;
-    const int c = lane * own;
+    // Side by side, or where a slab is not whole lanes' by pairs.
+    constexpr bool together = slab % own == 0;
+    const int c = lane * (together ? own : 2);
+    const auto channel = [&](int e) { return together ? c + e : c + e / 2 * 64 + e % 2; };
     const auto read = [&](const char* image, int token, float(&x)[own]) {
 #pragma unroll
       for (int e = 0; e < own; e += 2) {
         const float2 pair = load_pair<type>(
-            image + Factor::at(static_cast<u32>(token), static_cast<u32>(c + e)), 0);
+            image + Factor::at(static_cast<u32>(token), static_cast<u32>(channel(e))), 0);
         x[e] = pair.x;
         x[e + 1] = pair.y;
       }
     };
 #pragma unroll 1
-    for (int i = warp; i < chunk; i += 4) {
+    for (int i = warp; i < chunk; i += warps) {
       const int half = i / half_tokens;
       float k[own];
       float q[own];
       read(buffer + image.kd, i, k);
       read(buffer + image.qd, i, q);
-      const float* di = &shared.slices[c / slab][half].decay[i % half_tokens][c % slab];
+      const auto decays = [&](int token) {
+        return &shared.slices[c / slab][half].decay[token % half_tokens][c % slab];
+      };
+      // Pairs 64 channels apart are two slabs apart.
+      constexpr int apart = 2 * sizeof(shared.slices[0]) / sizeof(float);
+      const auto place = [](int e) { return together ? e : e / 2 * apart + e % 2; };
+      const float* di = decays(i);
 #pragma unroll 1
       for (int j = half * half_tokens; j <= i; ++j) {
         float kj[own];
         read(buffer + image.kd, j, kj);
-        const float* dj = &shared.slices[c / slab][half].decay[j % half_tokens][c % slab];
+        const float* dj = decays(j);
         float kk = 0.0F;
         float qk = 0.0F;
 #pragma unroll
         for (int e = 0; e < own; ++e) {
-          const float x = kj[e] * step::exp2f_approximate(di[e] - dj[e]);
+          const float x = kj[e] * step::exp2f_approximate(di[place(e)] - dj[place(e)]);
           kk += k[e] * x;
           qk += q[e] * x;
         }

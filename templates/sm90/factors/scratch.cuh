@@ -20,8 +20,8 @@ struct Departure {
   int number;      // of tiles begun
 };
 
-// Sums of squares of k and q, a share a warp; a token's four are read at once.
-using Squares = float[chunk][2][4];
+// Sums of squares of k and q, a share a warp; a token's are read together.
+using Squares = float[chunk][2][warps];
 
 struct AnyGateScratch {
   // A warp's part of half the tokens: raw g and then D of its slab, then its score sums.
@@ -33,7 +33,7 @@ struct AnyGateScratch {
       BelowSums below;  // k k with the first half, q k with the second
     };
   };
-  Slice slices[4][2];  // [warp][half]
+  Slice slices[warps][2];  // [warp][half]
   union {
     struct {
       float whole[2][keys];       // decay over each half
@@ -50,8 +50,8 @@ struct AnyGateScratch {
                                         // invert_below
       uint4 qk[3][32];                  // f16 A operands: first half, second half, below
     };
-    uint4 k_after[4][k_steps][32];  // [warp]: k of the first half to its end, by lane
-    float pairs[2][2][16][16];      // [half]: k k and q k where the vote failed
+    uint4 k_after[warps][k_steps][32];  // [warp]: k of the first half to its end, by lane
+    float pairs[2][2][16][16];          // [half]: k k and q k where the vote failed
   };
   float beta[chunk];
   Departure departure;

@@ -28,12 +28,13 @@ constexpr u32 k_to_kr = image.ak - image.kd;
 
 static_assert(type == abi::DType::bf16 && (shape.l2norm_qk || shape.qk_normalized),
               "bf16 rows of unit length are served");
-static_assert(keys == 64 || keys == 128, "K must be 64 or 128");
+static_assert(keys % 64 == 0, "K must be a multiple of 64");
 
 using Factor = tile::Shared<abi::DType::bf16, chunk, keys>;
 using Square = tile::Shared<abi::DType::bf16, chunk, chunk>;
 static_assert(image.aq == Factor::bytes && image.kd - image.aq == Square::bytes);
 
+constexpr int warps = abi::factors::warps(shape);  // a group
 constexpr int slab = abi::factors::slab(shape);
 constexpr int k_steps = slab / 16;  // of its products
 constexpr int pitch = slab + 8;     // floats a token of D, so that lanes meet every bank

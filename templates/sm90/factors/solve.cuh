@@ -42,21 +42,27 @@ struct Solve : Group {
   static KDA_DEVICE float4 plus(float4 x, float4 y) {
     return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
   }
+  // Of all warps' shares.
+  template <class Share>
+  static KDA_DEVICE float4 total(const Share& share) {
+    float4 x = plus(plus(share(0), share(1)), plus(share(2), share(3)));
+#pragma unroll
+    for (int w = 4; w < warps; w += 2) x = plus(x, plus(share(w), share(w + 1)));
+    return x;
+  }
   KDA_DEVICE float4 total_left(int half, int which) const {
     const int l = number_in_warp();
-    return plus(plus(shared.left(0, half)[which][l], shared.left(1, half)[which][l]),
-                plus(shared.left(2, half)[which][l], shared.left(3, half)[which][l]));
+    return total([&](int w) { return shared.left(w, half)[which][l]; });
   }
   KDA_DEVICE float4 total_below(int which, int i) const {
     const int l = number_in_warp();
-    return plus(plus(shared.below_sums(0, which)[i][l], shared.below_sums(1, which)[i][l]),
-                plus(shared.below_sums(2, which)[i][l], shared.below_sums(3, which)[i][l]));
+    return total([&](int w) { return shared.below_sums(w, which)[i][l]; });
   }
   KDA_DEVICE float2 total_right(int half, int which) const {
     const int l = number_in_warp();
     float2 x = make_float2(0.0F, 0.0F);
 #pragma unroll
-    for (int w = 0; w < 4; ++w) {
+    for (int w = 0; w < warps; ++w) {
       const float2 y = shared.right(w, half)[which][l];
       x = make_float2(x.x + y.x, x.y + y.y);
     }
@@ -188,7 +194,7 @@ struct Solve : Group {
   // Aq[i, m] = beta_m sum_j qk[i, j] M[j, m], a block a warp.
   KDA_DEVICE void write_aq(u32 image, uint4 m) const {
     const int part = role();
-    if (part == 0) return;
+    if (part == 0 || (warps > 4 && part > 3)) return;
     const u32 l = static_cast<u32>(thread) % 32;
     const auto block = [&](u32 row, u32 column) {
       return image + Square::at(row + l % 16, column + l / 16 * 8);

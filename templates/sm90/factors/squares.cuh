@@ -41,9 +41,19 @@ KDA_DEVICE void sum_squares(Squares& squares, const tile::Lane& lane, int warp, 
 }
 
 // Once all warps have given their share.
-KDA_DEVICE float total(const float (&shares)[4]) {
-  const float4 x = *reinterpret_cast<const float4*>(shares);
-  return (x.x + x.y) + (x.z + x.w);
+KDA_DEVICE float total(const float (&shares)[warps]) {
+  if constexpr (warps == 4) {
+    const float4 x = *reinterpret_cast<const float4*>(shares);
+    return (x.x + x.y) + (x.z + x.w);
+  } else {
+    float sum = 0.0F;
+#pragma unroll
+    for (int w = 0; w < warps; w += 2) {
+      const float2 x = *reinterpret_cast<const float2*>(shares + w);
+      sum += x.x + x.y;
+    }
+    return sum;
+  }
 }
 KDA_DEVICE float key_unit(const Squares& squares, int token, float scale) {
   return key_unit(total(squares[token][0]), total(squares[token][1]), scale);

@@ -8,7 +8,7 @@
 namespace kda {
 
 struct Stagger {
-  static constexpr u32 both = 2 * abi::factors::threads;
+  static constexpr u32 both = 2 * Group::threads;
 
   static KDA_DEVICE void wait() {
     if (Group::number() > 0) ptx::barrier_wait(barrier(Group::number()), both);

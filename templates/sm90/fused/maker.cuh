@@ -36,7 +36,8 @@ struct Maker : Steps {
   KDA_DEVICE Maker(char* shared, int number)
       : Steps(*reinterpret_cast<Scratch*>(shared + number * group_bytes + scratch_at)),
         buffer(shared + number * group_bytes),
-        memory(*reinterpret_cast<Memory*>(buffer + scratch_at + abi::factors::scratch_bytes)) {}
+        memory(
+            *reinterpret_cast<Memory*>(buffer + scratch_at + abi::factors::scratch_bytes(shape))) {}
 
   static constexpr int scratch_at = abi::factors::buffer_bytes(shape, groups);
 
