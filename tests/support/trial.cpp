@@ -58,7 +58,8 @@ std::string to_text(const Trial& trial) {
 
 Truth::Truth(const Trial& trial)
     : tensors_(reference::make_tensors(trial.problem, trial.tokens(),
-                                       reference::cu_seqlens_of(trial.lengths), trial.inputs)) {}
+                                       reference::cu_seqlens_of(trial.lengths), trial.inputs)),
+      allowance_(trial.allowance) {}
 
 const reference::Inputs& Truth::inputs() {
   if (!inputs_) inputs_ = reference::reference_inputs(tensors_);
@@ -90,7 +91,7 @@ std::string Truth::judge(const Outputs& x) {
       const Error& rounded = rounded_errors().*which;
       // Where even the token recurrence in this dtype leaves its range, nothing is promised.
       if (rounded.not_finite > 0 || !std::isfinite(rounded.rel_l2)) return;
-      allowed = std::max(stated, reference::kHardInputFactor * rounded.rel_l2);
+      allowed = allowance_ * std::max(stated, reference::kHardInputFactor * rounded.rel_l2);
     }
     last_ratio_ = std::max(last_ratio_, error.rel_l2 / allowed);
     if (error.rel_l2 <= allowed && error.not_finite == 0) return;

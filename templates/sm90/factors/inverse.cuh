@@ -18,11 +18,17 @@ using Inverse = tile::Shared<abi::DType::f16, half_tokens, half_tokens>;
 constexpr int lower_block = 72;  // floats of a diagonal 8 x 8 block, so that blocks meet all banks
 
 // c += a b, 16 x 16 each, c as two tiles of 8 columns.
+template <abi::DType operands = abi::DType::bf16>
 KDA_DEVICE void multiply(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
   const u32 b0[2] = {b[0], b[2]};
   const u32 b1[2] = {b[1], b[3]};
-  ptx::mma_m16n8k16_bf16(c[0], a, b0);
-  ptx::mma_m16n8k16_bf16(c[1], a, b1);
+  if constexpr (operands == abi::DType::f16) {
+    ptx::mma_m16n8k16_f16(c[0], a, b0);
+    ptx::mma_m16n8k16_f16(c[1], a, b1);
+  } else {
+    ptx::mma_m16n8k16_bf16(c[0], a, b0);
+    ptx::mma_m16n8k16_bf16(c[1], a, b1);
+  }
 }
 KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
   ptx::mma_m16n8k16_f16(c[0], a, b);

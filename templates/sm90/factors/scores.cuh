@@ -4,7 +4,8 @@
 // exp2(-D) is in range; the block below the two halves takes k from the end of the first and to the
 // start of the second, both factors at most 1.  Where a half decays by more than 2^-120 its
 // products are anchored at the middle instead; where that is not enough either, its scores come
-// pair by pair.
+// pair by pair.  Where it decays by little the operands are f16: of keys that repeat, what many
+// tokens write cancels, and left of it is what rounding each token's bf16 made of it.
 #pragma once
 
 #include "ptx/stmatrix.cuh"
@@ -15,13 +16,16 @@ namespace kda {
 struct Scores : Decays {
   using Decays::Decays;
 
-  enum class Anchor { start, middle, none };
+  enum class Anchor { gentle, start, middle, none };
 
   // The warp's slab: Kd and Qd in place of k and q, Kr (f16, times key_scale) in place of g, and
   // its share of the scores' sums, those below the halves times key_scale, too.  Without an anchor
   // the diagonal blocks come ready, half h's with warp h.
   template <Anchor anchor>
   KDA_DEVICE void build(u32 buffer, const Diagonal& ready) const {
+    constexpr bool at_start = anchor == Anchor::gentle || anchor == Anchor::start;
+    constexpr abi::DType operands = anchor == Anchor::gentle ? abi::DType::f16 : abi::DType::bf16;
+    using Operand = element<operands>;
     const tile::Lane lane = this->lane();
     float kk_below[2][4] = {};
     float qk_below[2][4] = {};
@@ -56,13 +60,13 @@ struct Scores : Decays {
               &slice.decay[lane.g + i % 2 * 8][ks * 16 + 2 * lane.t + i / 2 * 8]);
           const float2 k = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
           const float2 q = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
-          if constexpr (anchor == Anchor::start) {
+          if constexpr (at_start) {
             const float2 up = exp2_of(d);
             const float2 down = exp2_of(make_float2(-d.x, -d.y));
             k_in[i] = times(k, up);
             q_in[i] = times(q, up);
             const float2 kw = times(k, down);
-            k_down[i] = Bf16::pack(kw.x, kw.y);
+            k_down[i] = Operand::pack(kw.x, kw.y);
             k_out[i] = times(kw, times(at(shared.whole[half], i), key_scale));
           } else {
             float2 end = at(shared.whole_log[half], i);
@@ -81,12 +85,12 @@ struct Scores : Decays {
               k_down[i] = Bf16::pack(kw.x, kw.y);
             }
           }
-          k_rows[i] = Bf16::pack(k_in[i].x, k_in[i].y);
-          q_rows[i] = Bf16::pack(q_in[i].x, q_in[i].y);
+          k_rows[i] = Operand::pack(k_in[i].x, k_in[i].y);
+          q_rows[i] = Operand::pack(q_in[i].x, q_in[i].y);
         }
-        if constexpr (anchor == Anchor::start) {
-          multiply(now.kk, k_rows, k_down);
-          multiply(now.qk, q_rows, k_down);
+        if constexpr (at_start) {
+          multiply<operands>(now.kk, k_rows, k_down);
+          multiply<operands>(now.qk, q_rows, k_down);
         } else if constexpr (anchor == Anchor::middle) {
           multiply(now.kk, k_up, k_down);
           multiply(now.qk, q_up, k_down);
@@ -99,17 +103,24 @@ struct Scores : Decays {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float2 to_end = times(k_out[i], at(shared.whole[1], i));
-            x[i] = Bf16::pack(k_out[i].x, k_out[i].y);
+            x[i] = Operand::pack(k_out[i].x, k_out[i].y);
             kr[i] = F16::pack(to_end.x, to_end.y);
           }
           after = make_uint4(x[0], x[1], x[2], x[3]);
+          if constexpr (anchor == Anchor::gentle) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+              k_rows[i] = Bf16::pack(k_in[i].x, k_in[i].y);
+              q_rows[i] = Bf16::pack(q_in[i].x, q_in[i].y);
+            }
+          }
           ptx::stmatrix_x4(k_at, k_rows);
           ptx::stmatrix_x4(k_at + k_to_q, q_rows);
         } else {
           const uint4 x = after;
           const u32 b[4] = {x.x, x.y, x.z, x.w};
-          multiply(kk_below, k_rows, b);
-          multiply(qk_below, q_rows, b);
+          multiply<operands>(kk_below, k_rows, b);
+          multiply<operands>(qk_below, q_rows, b);
           u32 kd[4], qd[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) {

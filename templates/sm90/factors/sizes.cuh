@@ -50,4 +50,7 @@ constexpr int key_bits = 15;
 constexpr float strength_scale = 1 << strength_bits;
 constexpr float key_scale = 1 << key_bits;
 
+// log2 decay over half a chunk down to which f16 operands hold what it leaves and its inverse well.
+constexpr float gentlest = -4.0F;
+
 }  // namespace kda

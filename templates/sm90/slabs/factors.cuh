@@ -81,32 +81,44 @@ struct Factors : Lengths {
           put(whole_at(half, ks, 0), rows.whole[0]);
           put(whole_at(half, ks, 1), rows.whole[1]);
         }
-        multiply(now.kk, rows.k, rows.k_down);
-        multiply(now.qk, rows.q, rows.k_down);
+        const bool gentle = is_gentle(d);
+        u32 k16[4], q16[4];
+        if (gentle) {
+          u32 down[4];
+          rows.rows<F16>(k16, q16);
+          rows.down<F16>(down);
+          multiply<abi::DType::f16>(now.kk, k16, down);
+          multiply<abi::DType::f16>(now.qk, q16, down);
+        } else {
+          u32 down[4], k[4], q[4];
+          rows.rows<Bf16>(k, q);
+          rows.down<Bf16>(down);
+          multiply(now.kk, k, down);
+          multiply(now.qk, q, down);
+        }
+        u32 k[4], q[4];
         u32 kr[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
-        const u32 k_after = piece(raw, 0, ks) + apart;
         ptx::ldmatrix_x4_trans(g_raw, next_piece(raw, half, ks) + apart);
         if (half == 0) {
-          u32 after[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) after[i] = Bf16::pack(rows.k_out[i].x, rows.k_out[i].y);
-          ptx::stmatrix_x4(k_after, after);
+          rows.rows<Bf16>(k, q);
           if (ks == 0) free();
         } else {
+          if (!gentle) rows.rows<F16>(k16, q16);
           u32 after[4];
-          ptx::ldmatrix_x4(after, k_after);
-          multiply(kk_below, rows.k, after);
-          multiply(qk_below, rows.q, after);
+          ptx::ldmatrix_x4(after, kd.at(0, ks * 16) + k_to_kr);
+          multiply<abi::DType::f16>(kk_below, k16, after);
+          multiply<abi::DType::f16>(qk_below, q16, after);
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            rows.decay_rows(i, *reinterpret_cast<const float2*>(whole_at(0, ks, i / 2)));
+            const float2 before = *reinterpret_cast<const float2*>(whole_at(0, ks, i / 2));
+            rows.decayed_rows(i, before, k[i], q[i]);
           }
         }
         const u32 at = kd.at(half * half_tokens, ks * 16);
-        ptx::stmatrix_x4(at, rows.k);
-        ptx::stmatrix_x4(at + k_to_q, rows.q);
+        ptx::stmatrix_x4(at, k);
+        ptx::stmatrix_x4(at + k_to_q, q);
         ptx::stmatrix_x4(at + k_to_kr, kr);
       }
       __syncwarp();

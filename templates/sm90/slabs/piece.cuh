@@ -7,7 +7,8 @@
 //
 // Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as exp2(-D) is in
 // range; the block below the two halves takes k from the end of the first and to the start of the
-// second, both factors at most 1.
+// second, both factors at most 1.  Those operands are f16, and within a half where it decays by
+// little (sm90/factors/scores.cuh says why).
 #pragma once
 
 #include "ptx/mma.cuh"
@@ -47,13 +48,18 @@ KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4],
   }
 }
 
+// Whether f16 hold what the piece's decays leave of a row, and their inverse; the whole warp's say.
+KDA_DEVICE bool is_gentle(const Sums& d) {
+  const bool gentle =
+      d[0][2] >= gentlest && d[0][3] >= gentlest && d[1][2] >= gentlest && d[1][3] >= gentlest;
+  return __all_sync(0xffffffffU, gentle);
+}
+
 // The rows, a lane's two elements of the tokens lane / 4 and lane / 4 + 8 and either eight
 // channels.
 class Piece {
  public:
-  u32 k[4], q[4];   // from the half's start, as operands
-  u32 k_down[4];    // back to it
-  float2 k_out[4];  // k to its end, times key_scale
+  float2 k_out[4];  // k to the half's end, times key_scale
   float2 whole[2];  // decay over the half, where the lane has its last token
 
   // Of raw rows; k_unit and q_unit make those of the two tokens of length one.
@@ -75,23 +81,37 @@ class Piece {
       const float2 q_here = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
       k_in_[i] = times(k_here, up[i]);
       q_in_[i] = times(q_here, up[i]);
-      const float2 back = times(k_here, down);
-      k_down[i] = Bf16::pack(back.x, back.y);
-      k_out[i] = times(back, end[i / 2]);
-      k[i] = Bf16::pack(k_in_[i].x, k_in_[i].y);
-      q[i] = Bf16::pack(q_in_[i].x, q_in_[i].y);
+      back_[i] = times(k_here, down);
+      k_out[i] = times(back_[i], end[i / 2]);
     }
   }
 
+  // From the half's start.
+  template <class Type>
+  KDA_DEVICE void rows(u32 (&k)[4], u32 (&q)[4]) const {
+    pack<Type>(k, k_in_);
+    pack<Type>(q, q_in_);
+  }
+  // k back to it.
+  template <class Type>
+  KDA_DEVICE void down(u32 (&k)[4]) const {
+    pack<Type>(k, back_);
+  }
+
   // From the chunk's start, given the decay before the half of the lane's channels.
-  KDA_DEVICE void decay_rows(int i, float2 before) {
+  KDA_DEVICE void decayed_rows(int i, float2 before, u32& k, u32& q) const {
     const float2 k_chunk = times(k_in_[i], before);
     const float2 q_chunk = times(q_in_[i], before);
-    k[i] = Bf16::pack(k_chunk.x, k_chunk.y);
-    q[i] = Bf16::pack(q_chunk.x, q_chunk.y);
+    k = Bf16::pack(k_chunk.x, k_chunk.y);
+    q = Bf16::pack(q_chunk.x, q_chunk.y);
   }
 
  private:
+  template <class Type>
+  static KDA_DEVICE void pack(u32 (&to)[4], const float2 (&x)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = Type::pack(x[i].x, x[i].y);
+  }
   static KDA_DEVICE float2 exp2_of(float2 x) {
     return make_float2(step::exp2f_approximate(x.x), step::exp2f_approximate(x.y));
   }
@@ -104,7 +124,7 @@ class Piece {
     return make_float2(__shfl_sync(0xffffffffU, x.x, from), __shfl_sync(0xffffffffU, x.y, from));
   }
 
-  float2 k_in_[4], q_in_[4];
+  float2 k_in_[4], q_in_[4], back_[4];
 };
 
 }  // namespace kda::slabs

@@ -37,7 +37,6 @@ struct Rows : Team {
     u32 q = first.q + row_in<Half>();
     u32 g = first.g + row_in<Half>();
     u32 kd = address() + image.kd + row_in<Factor>();
-    const u32 k_after = k;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
@@ -59,7 +58,7 @@ struct Rows : Team {
       for (int ks = 0; ks < steps; ++ks) {
         const u32 step = ks * 32;
         make_piece(kk, qk, half, ks, g_raw, {k ^ step, q ^ step, g ^ (ks + 1) % steps * 32, 0},
-                   kd ^ step, k_after ^ step, gate, inverse_depth, units, free);
+                   kd ^ step, gate, inverse_depth, units, free);
       }
       k = second.k + row_in<Factor>();
       q = second.q + row_in<Factor>();
@@ -154,11 +153,11 @@ struct Rows : Team {
   }
 
   // A half's tokens and 16 channels.  g_raw: of g, then the next piece's; raw: this lane's row of k
-  // and q, and of the next piece of g; kd: of Kd; k_after: of k to the first half's end.
+  // and q, and of the next piece of g; kd: of Kd.
   template <class Free>
   KDA_DEVICE void make_piece(Scores& kk, Scores& qk, int half, int ks, u32 (&g_raw)[4],
-                             const Raw& raw, u32 kd, u32 k_after, const Gate& gate,
-                             float inverse_depth, const Units& units, const Free& free) const {
+                             const Raw& raw, u32 kd, const Gate& gate, float inverse_depth,
+                             const Units& units, const Free& free) const {
     slabs::Sums d;
     slabs::accumulate(d, lane(), g_raw, gate, inverse_depth, ks);
     u32 k_raw[4];
@@ -167,31 +166,44 @@ struct Rows : Team {
     ptx::ldmatrix_x4(q_raw, raw.q);
     ptx::ldmatrix_x4_trans(g_raw, raw.g);
     slabs::Piece rows(lane(), d, k_raw, q_raw, units.k, units.q);
-    multiply(kk.half[1], rows.k, rows.k_down);
-    multiply(qk.half[1], rows.q, rows.k_down);
+    const bool gentle = slabs::is_gentle(d);
+    u32 k16[4], q16[4];
+    if (gentle) {
+      u32 down[4];
+      rows.rows<F16>(k16, q16);
+      rows.down<F16>(down);
+      multiply<abi::DType::f16>(kk.half[1], k16, down);
+      multiply<abi::DType::f16>(qk.half[1], q16, down);
+    } else {
+      u32 down[4], k[4], q[4];
+      rows.rows<Bf16>(k, q);
+      rows.down<Bf16>(down);
+      multiply(kk.half[1], k, down);
+      multiply(qk.half[1], q, down);
+    }
+    u32 k[4], q[4];
     u32 kr[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
     if (half == 0) {
-      u32 after[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) after[i] = Bf16::pack(rows.k_out[i].x, rows.k_out[i].y);
-      ptx::stmatrix_x4(k_after, after);
+      rows.rows<Bf16>(k, q);
       if (ks == 0) free();
     } else {
+      if (!gentle) rows.rows<F16>(k16, q16);
       u32 after[4];
-      ptx::ldmatrix_x4(after, k_after);
-      multiply(kk.below, rows.k, after);
-      multiply(qk.below, rows.q, after);
+      ptx::ldmatrix_x4(after,
+                       kd + (k_to_kr - half_tokens * Factor::row_bytes));  // the first half's Kr
+      multiply<abi::DType::f16>(kk.below, k16, after);
+      multiply<abi::DType::f16>(qk.below, q16, after);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) rows.decay_rows(i, *whole_at(0, ks, i / 2));
+      for (int i = 0; i < 4; ++i) rows.decayed_rows(i, *whole_at(0, ks, i / 2), k[i], q[i]);
     }
     if (lane().g == 7) {
       *whole_at(half, ks, 0) = rows.whole[0];
       *whole_at(half, ks, 1) = rows.whole[1];
     }
-    ptx::stmatrix_x4(kd, rows.k);
-    ptx::stmatrix_x4(kd + k_to_q, rows.q);
+    ptx::stmatrix_x4(kd, k);
+    ptx::stmatrix_x4(kd + k_to_q, q);
     ptx::stmatrix_x4(kd + k_to_kr, kr);
   }
 };
