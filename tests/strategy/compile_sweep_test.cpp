@@ -1,24 +1,25 @@
 // Every strategy of the table, composed and compiled for devices that need not be here: pairwise
-// over what a problem may be, in the default tunings (no spills) and in forced ones.
+// over what a problem may be, in the default tunings (no spills) and in forced ones.  Of the
+// kernels of a strategy's rows those compile that bring a pair that none before had
+// (new_kernels.hpp).
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <optional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "plan/plan.hpp"
 #include "problem/problem.hpp"
 #include "strategy/table.hpp"
 #include "support/catch.hpp"
+#include "support/new_kernels.hpp"
 #include "support/pairwise.hpp"
 #include "support/scratch.hpp"
 
 using namespace kda;
 using test::Factor;
+using test::NewOnes;
 
 namespace {
 
@@ -67,9 +68,9 @@ constexpr const char* kUnitSteps[] = {
 
 // TABLE: the same of problems with committed tokens, which strategy recurrent alone serves.
 const std::vector<Factor> kCommitted = {
-    {"T=512 N=64 H=32", "T=64 N=64 H=32", "T=4096 N=4 H=4 HV=16", "T=6 N=1 H=2"},
     {"K=128 V=128", "K=64 V=64", "K=64 V=128", "K=128 V=64", "K=16 V=16", "K=60 V=100",
      "K=192 V=128", "K=256 V=256"},
+    {"T=512 N=64 H=32", "T=64 N=64 H=32", "T=4096 N=4 H=4 HV=16", "T=6 N=1 H=2"},
     {"qkv=bf16", "qkv=f16", "qkv=f32"},
     {"g=bf16 beta=f32", "g=f32 beta=bf16", "g=f16 beta=f16"},
     {"gate=bounded", "gate=softplus", "gate=log_decay beta_logit=0", "gate=logsigmoid l2norm=0"},
@@ -94,21 +95,43 @@ Problem problem_of(const std::string& words) {
   return *parsed;
 }
 
-void check_kernels(const Plan::Impl& plan, bool spills_allowed) {
-  for (const program::Kernel& kernel : plan.program.kernels) {
-    INFO(plan::describe(plan));
+void check_kernels(const std::vector<program::Kernel>& kernels, const device::Device& device,
+                   bool spills_allowed) {
+  for (const program::Kernel& kernel : kernels) {
+    INFO(kernel.path << ", stage " << kernel.stage.name);
     const compile::Resources& r = kernel.resources;
     CHECK(r.registers > 0);
-    CHECK(r.static_shared_bytes + kernel.stage.shared_bytes <= plan.device.shared_per_block);
+    CHECK(r.static_shared_bytes + kernel.stage.shared_bytes <= device.shared_per_block);
     CHECK(static_cast<unsigned>(r.registers) * kernel.stage.threads <= 65536);
     if (!spills_allowed) CHECK(r.spill_bytes == 0);
   }
+}
+
+void check_plan(const Plan::Impl& plan) {
+  INFO(plan::describe(plan));
+  check_kernels(plan.program.kernels, plan.device, false);
 }
 
 // One problem in one forced tuning.
 struct Forced {
   std::string problem, target, strategy, tuning;
 };
+
+void check_forced(const std::vector<Forced>& wanted, bool spills_allowed) {
+  const test::Scratch cache;
+  std::vector<test::Wanted> all;
+  for (const Forced& each : wanted) {
+    all.push_back({problem_of(kSizes + each.problem), each.target, each.strategy, each.tuning});
+  }
+  const std::vector<NewOnes> made = test::NewKernels(cache.path()).make(all);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    INFO(wanted[i].strategy << " for " << wanted[i].target << ": " << wanted[i].problem << ": "
+                            << wanted[i].tuning);
+    INFO(made[i].tuning << ": " << made[i].status.message());
+    CHECK(made[i].status);
+    check_kernels(made[i].kernels, made[i].device, spills_allowed);
+  }
+}
 
 // Whether the planner takes it; nothing is compiled.  A refusal says that the combination does not
 // fit, and nothing else.
@@ -119,32 +142,6 @@ bool supported(const Forced& forced) {
   INFO(status.message());
   CHECK((status || status.code() == Code::unsupported));
   return status.ok();
-}
-
-// Compiles them on all cores; the results in the same order.
-std::vector<plan::Made> make_each(const std::vector<Forced>& wanted, const std::string& cache) {
-  std::vector<Problem> problems;
-  for (const Forced& each : wanted) problems.push_back(problem_of(kSizes + each.problem));
-  std::vector<std::optional<plan::Made>> made(wanted.size());
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < wanted.size(); i = next++) {
-      const Forced& each = wanted[i];
-      const Options options{.target = each.target,
-                            .cache_dir = cache,
-                            .strategy = each.strategy,
-                            .tuning = each.tuning};
-      made[i] = std::move(plan::make_all({&problems[i], 1}, options).front());
-    }
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
-    threads.emplace_back(work);
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::vector<plan::Made> all;
-  for (auto& each : made) all.push_back(std::move(*each));
-  return all;
 }
 
 // A few (problem, target) that the strategy takes, spread over all that it might.
@@ -170,6 +167,32 @@ std::vector<Forced> taken_by(const char* strategy) {
   return few;
 }
 
+// Every chunk length that there is, reachable at every size a model uses.
+std::vector<Forced> chunk_lengths() {
+  std::vector<Forced> wanted;
+  for (const strategy::Strategy* strategy : strategy::table()) {
+    for (const tunable::Row& tunable : strategy->space()) {
+      if (tunable.name != "chunk") continue;
+      for (const int chunk : tunable.values) {
+        bool first = false;  // of the targets: of a strategy for both, sizes take turns
+        for (const char* sizes : {"K=64 V=64", "K=64 V=128", "K=128 V=128", "K=128 V=64"}) {
+          first = !first;
+          for (const char* target : kTargets) {
+            const Forced forced{std::string("H=4 h0=1 ht=1 ") + sizes, target, strategy->name,
+                                "chunk=" + std::to_string(chunk)};
+            // The strategy for every device may not refuse; one for some devices may.
+            const bool taken = supported(forced);
+            if (forced.strategy == "chunk") CHECK(taken);
+            const bool its_turn = forced.strategy != "chunk" || (target == kTargets[0]) == first;
+            if (taken && its_turn) wanted.push_back(forced);
+          }
+        }
+      }
+    }
+  }
+  return wanted;
+}
+
 }  // namespace
 
 TEST_CASE("pairwise rows hold every pair", "[strategy]") {
@@ -188,6 +211,7 @@ TEST_CASE("pairwise rows hold every pair", "[strategy]") {
 TEST_CASE("default tunings compile without spills for every kind of problem",
           "[strategy][compile][defaults]") {
   const test::Scratch cache;
+  test::NewKernels kernels(cache.path());
   // The target is one of the factors: a strategy for several compiles each row for one of them.
   std::vector<Factor> factors = kProblems;
   factors.emplace_back(std::begin(kTargets), std::end(kTargets));
@@ -196,55 +220,60 @@ TEST_CASE("default tunings compile without spills for every kind of problem",
     const bool everywhere = supports(problem_of(std::string(kSizes) + "H=4"),
                                      {.target = kTargets[0], .strategy = strategy->name})
                                 .ok();
-    for (const std::string& target : factors.back()) {
-      std::vector<std::string> words;
-      std::vector<Problem> problems;
-      for (const test::Row& row : rows) {
-        if (has_others_kernels(*strategy)) break;
-        if (everywhere && factors.back()[row.back()] != target) continue;
-        words.push_back(test::words_of(kProblems, {row.begin(), row.end() - 1}));
-        problems.push_back(problem_of(kSizes + words.back()));
+    std::vector<std::string> words;
+    std::vector<test::Wanted> wanted;
+    const auto want = [&](const std::string& problem, const char* target) {
+      words.push_back(problem);
+      wanted.push_back({problem_of(kSizes + problem), target, strategy->name, ""});
+    };
+    for (const test::Row& row : rows) {
+      if (has_others_kernels(*strategy)) break;
+      const std::string problem = test::words_of(kProblems, {row.begin(), row.end() - 1});
+      for (std::size_t t = 0; t < std::size(kTargets); ++t) {
+        if (!everywhere || t == row.back()) want(problem, kTargets[t]);
       }
-      for (const char* more : kUnitSteps) {
-        if (!has_others_kernels(*strategy)) break;
-        words.emplace_back(more);
-        problems.push_back(problem_of(kSizes + words.back()));
-      }
-      const Options options{
-          .target = target, .cache_dir = cache.path(), .strategy = strategy->name};
-      const auto plans = plan::make_all(problems, options);
-      REQUIRE(plans.size() == problems.size());
-      std::size_t made = 0;
-      for (std::size_t i = 0; i < plans.size(); ++i) {
-        INFO(strategy->name << " for " << target << ": " << words[i]);
-        INFO(plans[i].status().message());
-        // A strategy may leave kinds of problems to others, but says so.
-        if (plans[i].status().code() == Code::unsupported) continue;
-        CHECK(plans[i]);
-        if (plans[i]) check_kernels(**plans[i], false);
-        ++made;
-      }
-      INFO(strategy->name << " for " << target);
-      CHECK((made > 0) == (everywhere || target != kTargets[0]));
     }
+    for (const char* more : kUnitSteps) {
+      if (!has_others_kernels(*strategy)) break;
+      for (const char* target : kTargets) want(more, target);
+    }
+    const std::vector<NewOnes> made = kernels.make(wanted);
+    std::set<std::string> served;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      INFO(strategy->name << " for " << wanted[i].target << ": " << words[i]);
+      INFO(made[i].tuning << ": " << made[i].status.message());
+      // A strategy may leave kinds of problems to others, but says so.
+      if (made[i].status.code() == Code::unsupported) continue;
+      CHECK(made[i].status);
+      check_kernels(made[i].kernels, made[i].device, false);
+      served.insert(wanted[i].target);
+    }
+    INFO(strategy->name);
+    CHECK(served == (everywhere ? std::set<std::string>{std::begin(kTargets), std::end(kTargets)}
+                                : std::set<std::string>{kTargets[1]}));
   }
 }
 
 TEST_CASE("recurrent's default tunings compile without spills for committed tokens",
           "[strategy][compile]") {
   const test::Scratch cache;
-  std::vector<std::string> words;
-  for (const auto& row : test::pairwise(kCommitted)) {
-    words.push_back(test::words_of(kCommitted, row) + " committed=1");
+  // The target is a factor here, too.
+  std::vector<Factor> factors = kCommitted;
+  factors.emplace_back(std::begin(kTargets), std::end(kTargets));
+  std::map<std::string, std::vector<std::string>> words;  // by target
+  for (const test::Row& row : test::pairwise(factors)) {
+    words[factors.back()[row.back()]].push_back(
+        test::words_of(kCommitted, {row.begin(), row.end() - 1}) + " committed=1");
   }
-  std::vector<Problem> problems;
-  for (const std::string& each : words) problems.push_back(problem_of(each));
-  for (const char* target : kTargets) {
+  REQUIRE(words.size() == std::size(kTargets));
+  for (const auto& [target, its_words] : words) {
+    std::vector<Problem> problems;
+    for (const std::string& each : its_words) problems.push_back(problem_of(each));
     const auto plans = plan::make_all(problems, {.target = target, .cache_dir = cache.path()});
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      INFO(target << ": " << words[i] << ": " << plans[i].status().message());
+      INFO(target << ": " << its_words[i] << ": " << plans[i].status().message());
       REQUIRE(plans[i]);
-      check_kernels(**plans[i], false);
+      check_plan(**plans[i]);
     }
   }
 }
@@ -271,14 +300,13 @@ TEST_CASE("recurrent's default tunings compile without spills for states in [K, 
     for (std::size_t i = 0; i < plans.size(); ++i) {
       INFO(target << ": " << words[i] << ": " << plans[i].status().message());
       REQUIRE(plans[i]);
-      check_kernels(**plans[i], false);
+      check_plan(**plans[i]);
     }
   }
 }
 
 TEST_CASE("the problems of kda_prefill_f32, and its gate, compile without spills",
           "[strategy][compile]") {
-  const test::Scratch cache;
   const std::string original = "qkv=f32 g=f32 beta=f32 gate=logsigmoid beta_logit=0 H=8 ";
   const std::string logits = "gate=logsigmoid H=8 h0=1 ht=1 ";
   const std::vector<Forced> wanted = {{original + "K=64 V=64 wy=32", "sm_89", "chunk", ""},
@@ -293,13 +321,7 @@ TEST_CASE("the problems of kda_prefill_f32, and its gate, compile without spills
                                       {logits + "wy=32", "sm_90a", "chunk_wgmma", ""},
                                       {logits, "sm_90a", "chunk_wgmma", ""},
                                       {logits, "sm_90a", "segments", ""}};
-  const auto plans = make_each(wanted, cache.path());
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    INFO(wanted[i].strategy << " for " << wanted[i].target << ": " << wanted[i].problem);
-    INFO(plans[i].status().message());
-    CHECK(plans[i]);
-    if (plans[i]) check_kernels(**plans[i], false);
-  }
+  check_forced(wanted, false);
 }
 
 TEST_CASE("every problem has a default plan on every target", "[strategy]") {
@@ -313,9 +335,11 @@ TEST_CASE("every problem has a default plan on every target", "[strategy]") {
   }
 }
 
-TEST_CASE("forced tunings compile", "[strategy][compile]") {
-  const test::Scratch cache;
-  std::vector<Forced> wanted;
+// Both at once, as chunk lengths are among the forced tunings: what one compiles is not new to the
+// other.
+TEST_CASE("forced tunings compile, and every chunk length at every size a model uses",
+          "[strategy][compile]") {
+  std::vector<Forced> wanted = chunk_lengths();
   for (const strategy::Strategy* strategy : strategy::table()) {
     std::vector<Forced> taken = taken_by(strategy->name);
     INFO(strategy->name);
@@ -346,45 +370,5 @@ TEST_CASE("forced tunings compile", "[strategy][compile]") {
     }
     CHECK(met.size() >= std::min<std::size_t>(5, all));
   }
-
-  const auto plans = make_each(wanted, cache.path());
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    INFO(wanted[i].strategy << " for " << wanted[i].target << ": " << wanted[i].problem << ": "
-                            << wanted[i].tuning);
-    INFO(plans[i].status().message());
-    CHECK(plans[i]);
-    if (plans[i]) check_kernels(**plans[i], true);
-  }
-}
-
-TEST_CASE("every chunk length is reachable at every size a model uses", "[strategy][compile]") {
-  const test::Scratch cache;
-  std::vector<Forced> wanted;
-  for (const strategy::Strategy* strategy : strategy::table()) {
-    for (const tunable::Row& tunable : strategy->space()) {
-      if (tunable.name != "chunk") continue;
-      for (const int chunk : tunable.values) {
-        bool first = false;  // of the targets: of a strategy for both, sizes take turns
-        for (const char* sizes : {"K=64 V=64", "K=64 V=128", "K=128 V=128", "K=128 V=64"}) {
-          first = !first;
-          for (const char* target : kTargets) {
-            const Forced forced{std::string("H=4 h0=1 ht=1 ") + sizes, target, strategy->name,
-                                "chunk=" + std::to_string(chunk)};
-            // The strategy for every device may not refuse; one for some devices may.
-            const bool taken = supported(forced);
-            if (forced.strategy == "chunk") CHECK(taken);
-            const bool its_turn = forced.strategy != "chunk" || (target == kTargets[0]) == first;
-            if (taken && its_turn) wanted.push_back(forced);
-          }
-        }
-      }
-    }
-  }
-  const auto plans = make_each(wanted, cache.path());
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    INFO(wanted[i].target << ": " << wanted[i].problem << ": " << wanted[i].tuning);
-    INFO(plans[i].status().message());
-    CHECK(plans[i]);
-    if (plans[i]) check_kernels(**plans[i], true);
-  }
+  check_forced(wanted, true);
 }

@@ -1,0 +1,42 @@
+// The kernels of many plans that tell something new.  A kernel is specialised on values of its
+// problem and tuning, compiled for a target: it is new where it brings two of these together that
+// no kernel of its template had before.
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kda/kda.hpp"
+#include "program/program.hpp"
+
+namespace kda::test {
+
+struct Wanted {
+  Problem problem;
+  std::string target, strategy, tuning;
+};
+
+struct NewOnes {
+  Status status;       // whether the planner takes it and the new ones compiled
+  std::string tuning;  // whole
+  device::Device device;
+  std::vector<program::Kernel> kernels;
+};
+
+class NewKernels {
+ public:
+  explicit NewKernels(std::string cache_dir) : cache_dir_(std::move(cache_dir)) {}
+
+  // Chooses each and compiles what is new, all cores at it; the results in the same order.
+  std::vector<NewOnes> make(const std::vector<Wanted>& all);
+
+ private:
+  bool is_new(const compose::Stage& stage, const device::Device& device);
+
+  std::string cache_dir_;
+  std::set<std::string> met_;  // a template and two values
+};
+
+}  // namespace kda::test
