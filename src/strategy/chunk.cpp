@@ -86,7 +86,10 @@ Tuning sharing_keys(const Problem& problem, const device::Device& device, const 
   const std::int64_t heads = std::int64_t{problem.value_heads} * problem.max_sequences;
   const std::int64_t warps = heads * ceil_div(problem.value_dim, 16);  // of 16 V columns
   const bool f32 = problem.qkv_type == DType::f32;
-  int wanted = f32 || warps <= 2 * device.multiprocessors ? 2 : 1;
+  // A state of more than 128 channels and f16's scales are too much for one warp (2700 bytes
+  // spill).
+  const bool scaled = problem.qkv_type == DType::f16 && problem.key_dim > 128;
+  int wanted = f32 || scaled || warps <= 2 * device.multiprocessors ? 2 : 1;
   if (warps <= device.multiprocessors) wanted = 4;
   for (int key_warps = wanted; key_warps > 1; key_warps /= 2) {
     Tuning tuning = alone;

@@ -254,6 +254,20 @@ TEST_CASE("default tunings compile without spills for every kind of problem",
   }
 }
 
+// The bug: 64 heads of K = 256 in f16 spilled 2700 bytes by chunk, K = 192 some, and K = 100 in f32
+// by recurrent on sm_89; the rows above hold pairs of values, and these are more at once.
+TEST_CASE("kinds of problems whose default tunings spilled", "[strategy][compile]") {
+  const std::string f16 = "V=128 qkv=f16 H=4 HV=16 l2norm=0 h0=1 ht=0 varlen=1 state=bf16 ";
+  const std::string f32 = "K=100 V=60 qkv=f32 g=f32 beta=f32 H=4 HV=16 gate=softplus l2norm=0 ";
+  const std::vector<Forced> wanted = {
+      {f16 + "K=192 beta_logit=0 beta_most_1=1", "sm_90a", "chunk", ""},
+      {f16 + "K=192", "sm_89", "chunk", ""},
+      {f16 + "K=256 pool=1", "sm_89", "chunk", ""},
+      {f16 + "K=256", "sm_90a", "chunk", ""},
+      {f32 + "varlen=1 cu_seqlens=i32 pool=1 zero_padding=1 h0=1 ht=1", "sm_89", "recurrent", ""}};
+  check_forced(wanted, false);
+}
+
 TEST_CASE("recurrent's default tunings compile without spills for committed tokens",
           "[strategy][compile]") {
   const test::Scratch cache;

@@ -252,7 +252,7 @@ TEST_CASE("stages at once are refused where they do not serve, in words", "[stra
   refused("H=4 l2norm=0", {}, "l2norm");
   refused("H=4 neg_eigval=1", {}, "beta up to 1");
   refused("H=4 beta_logit=0", {}, "beta up to 1");
-  refused("H=4 K=96", {}, "key_dim 64 or 128");
+  refused("H=4 K=96", {}, "key_dim a multiple of 64");
   refused("H=4", {.chunk = 64, .prepare_threads = 512, .load_stages = 2}, "chunk=32");
   refused("H=4", {.chunk = 16, .prepare_threads = 128}, "chunk=32");
   refused("H=50", {}, "100 of 132 multiprocessors");
