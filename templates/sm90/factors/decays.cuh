@@ -129,13 +129,6 @@ struct Decays : Solve {
     // clang-format on
   }
 
-  // Whether f16 hold the operands of the warp's slab.
-  KDA_DEVICE bool is_gentle() const {
-    const int c = warp * slab + thread % slab;
-    const float least = fminf(shared.whole_log[0][c], shared.whole_log[1][c]);
-    return __all_sync(0xffffffffU, least >= gentlest);
-  }
-
   // The same of the decays before and after the middles.
   KDA_DEVICE bool is_strong_by_middle() const {
     if (thread >= keys) return false;

@@ -17,11 +17,7 @@ struct Factors : Pairs {
   KDA_DEVICE void make_rows(char* buffer, u32 address, bool strong) const {
     sum_squares(address);
     if (!any(strong)) {
-      if (is_gentle()) {
-        build<Anchor::gentle>(address, {});
-      } else {
-        build<Anchor::start>(address, {});
-      }
+      build<Anchor::start>(address, {});
     } else if (!any(is_strong_by_middle())) {
       build<Anchor::middle>(address, {});
     } else {

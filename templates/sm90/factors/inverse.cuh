@@ -17,18 +17,30 @@ using Inverse = tile::Shared<abi::DType::f16, half_tokens, half_tokens>;
 
 constexpr int lower_block = 72;  // floats of a diagonal 8 x 8 block, so that blocks meet all banks
 
-// c += a b, 16 x 16 each, c as two tiles of 8 columns.
-template <abi::DType operands = abi::DType::bf16>
-KDA_DEVICE void multiply(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
+// Of 16 rows of k and of q with 16 of k, what lies on the diagonal and below: columns 0-7, and rows
+// 8-15 of columns 8-15, those of q and then those of k.  Rows in f32 as lanes hold them, a pair of
+// channels of a row an element, read as tf32.
+KDA_DEVICE void multiply_tf32(float (&kk)[4], float (&qk)[4], float (&right)[4],
+                              const float2 (&k)[4], const float2 (&q)[4], const float2 (&with)[4]) {
+  const auto u = [](float x) { return __float_as_uint(x); };
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {  // eight channels
+    const u32 k_rows[4] = {u(k[i].x), u(k[i + 1].x), u(k[i].y), u(k[i + 1].y)};
+    const u32 q_rows[4] = {u(q[i].x), u(q[i + 1].x), u(q[i].y), u(q[i + 1].y)};
+    const u32 later[4] = {q_rows[1], k_rows[1], q_rows[3], k_rows[3]};
+    const u32 first[2] = {u(with[i].x), u(with[i].y)};
+    const u32 second[2] = {u(with[i + 1].x), u(with[i + 1].y)};
+    ptx::mma_m16n8k8_tf32(kk, k_rows, first);
+    ptx::mma_m16n8k8_tf32(qk, q_rows, first);
+    ptx::mma_m16n8k8_tf32(right, later, second);
+  }
+}
+// c += a b^T of rows in f16, and c += a b; 16 x 16 each, c as two tiles of 8 columns.
+KDA_DEVICE void multiply_rows_f16(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
   const u32 b0[2] = {b[0], b[2]};
   const u32 b1[2] = {b[1], b[3]};
-  if constexpr (operands == abi::DType::f16) {
-    ptx::mma_m16n8k16_f16(c[0], a, b0);
-    ptx::mma_m16n8k16_f16(c[1], a, b1);
-  } else {
-    ptx::mma_m16n8k16_bf16(c[0], a, b0);
-    ptx::mma_m16n8k16_bf16(c[1], a, b1);
-  }
+  ptx::mma_m16n8k16_f16(c[0], a, b0);
+  ptx::mma_m16n8k16_f16(c[1], a, b1);
 }
 KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
   ptx::mma_m16n8k16_f16(c[0], a, b);

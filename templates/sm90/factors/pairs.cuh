@@ -71,16 +71,19 @@ struct Pairs : Scores {
     Diagonal sums{};
     if (warp > 1) return sums;
     const tile::Lane lane = this->lane();
-    const auto take = [&](float(&c)[2][4], const float(&x)[half_tokens][half_tokens]) {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int row = lane.g + i / 2 % 2 * 8;
-        const int column = i / 4 * 8 + 2 * lane.t + i % 2;
-        c[i / 4][i % 4] = column <= row ? x[row][column] : 0.0F;
-      }
+    const auto at = [&](const float(&x)[half_tokens][half_tokens], int i) {
+      const int row = lane.g + i / 2 % 2 * 8;
+      const int column = i / 4 * 8 + 2 * lane.t + i % 2;
+      return column <= row ? x[row][column] : 0.0F;
     };
-    take(sums.kk, shared.pairs[warp][0]);
-    take(sums.qk, shared.pairs[warp][1]);
+    const auto& kk = shared.pairs[warp][0];
+    const auto& qk = shared.pairs[warp][1];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sums.kk[i] = at(kk, i);
+      sums.qk[i] = at(qk, i);
+      sums.right[i] = i < 2 ? at(qk, 6 + i) : at(kk, 4 + i);
+    }
     return sums;
   }
 };

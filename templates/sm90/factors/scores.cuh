@@ -4,8 +4,10 @@
 // exp2(-D) is in range; the block below the two halves takes k from the end of the first and to the
 // start of the second, both factors at most 1.  Where a half decays by more than 2^-120 its
 // products are anchored at the middle instead; where that is not enough either, its scores come
-// pair by pair.  Where it decays by little the operands are f16: of keys that repeat, what many
-// tokens write cancels, and left of it is what rounding each token's bf16 made of it.
+// pair by pair.
+//
+// Operands are tf32 within a half and f16 below: of keys that repeat, what tokens write cancels,
+// and what is left is what rounding each one's operand made of it, which of bf16 was too much.
 #pragma once
 
 #include "ptx/stmatrix.cuh"
@@ -16,16 +18,13 @@ namespace kda {
 struct Scores : Decays {
   using Decays::Decays;
 
-  enum class Anchor { gentle, start, middle, none };
+  enum class Anchor { start, middle, none };
 
   // The warp's slab: Kd and Qd in place of k and q, Kr (f16, times key_scale) in place of g, and
   // its share of the scores' sums, those below the halves times key_scale, too.  Without an anchor
   // the diagonal blocks come ready, half h's with warp h.
   template <Anchor anchor>
   KDA_DEVICE void build(u32 buffer, const Diagonal& ready) const {
-    constexpr bool at_start = anchor == Anchor::gentle || anchor == Anchor::start;
-    constexpr abi::DType operands = anchor == Anchor::gentle ? abi::DType::f16 : abi::DType::bf16;
-    using Operand = element<operands>;
     const tile::Lane lane = this->lane();
     float kk_below[2][4] = {};
     float qk_below[2][4] = {};
@@ -51,23 +50,21 @@ struct Scores : Decays {
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_at);
         ptx::ldmatrix_x4(q_raw, k_at + k_to_q);
-        u32 k_up[4], k_down[4], q_up[4];    // from the anchor, and back to it
-        u32 k_rows[4], q_rows[4];           // from the half's start
-        float2 k_in[4], q_in[4], k_out[4];  // from its start, to its end times key_scale
+        float2 k_up[4], q_up[4], k_down[4];  // from the anchor, and back to it
+        float2 k_in[4], q_in[4], k_out[4];   // from the half's start, to its end times key_scale
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float2 d = *reinterpret_cast<const float2*>(
               &slice.decay[lane.g + i % 2 * 8][ks * 16 + 2 * lane.t + i / 2 * 8]);
           const float2 k = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
           const float2 q = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
-          if constexpr (at_start) {
+          if constexpr (anchor == Anchor::start) {
             const float2 up = exp2_of(d);
             const float2 down = exp2_of(make_float2(-d.x, -d.y));
-            k_in[i] = times(k, up);
-            q_in[i] = times(q, up);
-            const float2 kw = times(k, down);
-            k_down[i] = Operand::pack(kw.x, kw.y);
-            k_out[i] = times(kw, times(at(shared.whole[half], i), key_scale));
+            k_up[i] = k_in[i] = times(k, up);
+            q_up[i] = q_in[i] = times(q, up);
+            k_down[i] = times(k, down);
+            k_out[i] = times(k_down[i], times(at(shared.whole[half], i), key_scale));
           } else {
             float2 end = at(shared.whole_log[half], i);
             end = make_float2(end.x + key_bits, end.y + key_bits);
@@ -77,50 +74,42 @@ struct Scores : Decays {
             if constexpr (anchor == Anchor::middle) {
               const float2 middle = at(shared.middle_log[half], i);
               const float2 from = make_float2(d.x - middle.x, d.y - middle.y);
-              const float2 ku = times(k, exp2_of(from));
-              const float2 qu = times(q, exp2_of(from));
-              const float2 kw = times(k, exp2_of(make_float2(-from.x, -from.y)));
-              k_up[i] = Bf16::pack(ku.x, ku.y);
-              q_up[i] = Bf16::pack(qu.x, qu.y);
-              k_down[i] = Bf16::pack(kw.x, kw.y);
+              k_up[i] = times(k, exp2_of(from));
+              q_up[i] = times(q, exp2_of(from));
+              k_down[i] = times(k, exp2_of(make_float2(-from.x, -from.y)));
             }
           }
-          k_rows[i] = Operand::pack(k_in[i].x, k_in[i].y);
-          q_rows[i] = Operand::pack(q_in[i].x, q_in[i].y);
         }
-        if constexpr (at_start) {
-          multiply<operands>(now.kk, k_rows, k_down);
-          multiply<operands>(now.qk, q_rows, k_down);
-        } else if constexpr (anchor == Anchor::middle) {
-          multiply(now.kk, k_up, k_down);
-          multiply(now.qk, q_up, k_down);
+        if constexpr (anchor != Anchor::none) {
+          multiply_tf32(now.kk, now.qk, now.right, k_up, q_up, k_down);
         }
         // Within the chunk: the first half starts where it does, the second ends where it does.
         uint4& after = shared.k_after[warp][ks][thread % 32];
         u32 kr[4];
         if (half == 0) {
-          u32 x[4];
+          u32 x[4], kd[4], qd[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float2 to_end = times(k_out[i], at(shared.whole[1], i));
-            x[i] = Operand::pack(k_out[i].x, k_out[i].y);
+            x[i] = F16::pack(k_out[i].x, k_out[i].y);
             kr[i] = F16::pack(to_end.x, to_end.y);
+            kd[i] = Bf16::pack(k_in[i].x, k_in[i].y);
+            qd[i] = Bf16::pack(q_in[i].x, q_in[i].y);
           }
           after = make_uint4(x[0], x[1], x[2], x[3]);
-          if constexpr (anchor == Anchor::gentle) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              k_rows[i] = Bf16::pack(k_in[i].x, k_in[i].y);
-              q_rows[i] = Bf16::pack(q_in[i].x, q_in[i].y);
-            }
-          }
-          ptx::stmatrix_x4(k_at, k_rows);
-          ptx::stmatrix_x4(k_at + k_to_q, q_rows);
+          ptx::stmatrix_x4(k_at, kd);
+          ptx::stmatrix_x4(k_at + k_to_q, qd);
         } else {
           const uint4 x = after;
           const u32 b[4] = {x.x, x.y, x.z, x.w};
-          multiply<operands>(kk_below, k_rows, b);
-          multiply<operands>(qk_below, q_rows, b);
+          u32 k_rows[4], q_rows[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            k_rows[i] = F16::pack(k_in[i].x, k_in[i].y);
+            q_rows[i] = F16::pack(q_in[i].x, q_in[i].y);
+          }
+          multiply_rows_f16(kk_below, k_rows, b);
+          multiply_rows_f16(qk_below, q_rows, b);
           u32 kd[4], qd[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) {

@@ -50,7 +50,8 @@ constexpr int key_bits = 15;
 constexpr float strength_scale = 1 << strength_bits;
 constexpr float key_scale = 1 << key_bits;
 
-// log2 decay over half a chunk down to which f16 operands hold what it leaves and its inverse well.
-constexpr float gentlest = -4.0F;
+// What makes up for the bits that tf32 operands lose: a sum of squares is so much too small, were
+// they drawn at random.
+constexpr float whole_tf32 = 1 + 0x1.7p-11F;
 
 }  // namespace kda

@@ -11,10 +11,10 @@ namespace kda {
 struct Solve : Group {
   using Group::Group;
 
-  // Scores within a half: columns 0-7 and 8-15.
+  // Scores within a half: columns 0-7, and of q and of k rows 8-15 of columns 8-15.
   struct Diagonal {
-    float kk[2][4];
-    float qk[2][4];
+    float kk[4], qk[4];
+    float right[4];
   };
 
   static KDA_DEVICE float4 four(const float (&c)[4]) { return make_float4(c[0], c[1], c[2], c[3]); }
@@ -23,11 +23,11 @@ struct Solve : Group {
   KDA_DEVICE void hand_in(int half, const Diagonal& sums) const {
     const int l = number_in_warp();
     LeftSums& left = shared.left(warp, half);
-    left[0][l] = four(sums.kk[0]);
-    left[1][l] = four(sums.qk[0]);
+    left[0][l] = four(sums.kk);
+    left[1][l] = four(sums.qk);
     RightSums& right = shared.right(warp, half);
-    right[0][l] = make_float2(sums.kk[1][2], sums.kk[1][3]);
-    right[1][l] = make_float2(sums.qk[1][2], sums.qk[1][3]);
+    right[0][l] = make_float2(sums.right[2], sums.right[3]);
+    right[1][l] = make_float2(sums.right[0], sums.right[1]);
   }
   // Of those below the halves.
   KDA_DEVICE void hand_in_below(const float (&kk)[2][4], const float (&qk)[2][4]) const {
@@ -99,8 +99,8 @@ struct Solve : Group {
       const int half = first_half + i;
       const float4 left = total_left(half, 0);
       const float2 right = total_right(half, 0);
-      const float beta0 = shared.beta[half * half_tokens + lane.g];
-      const float beta1 = shared.beta[half * half_tokens + lane.g + 8];
+      const float beta0 = whole_tf32 * shared.beta[half * half_tokens + lane.g];
+      const float beta1 = whole_tf32 * shared.beta[half * half_tokens + lane.g + 8];
       const int at = 2 * lane.t * 8 + lane.g;
       float* first = shared.lower(2 * half) + at;
       first[0] = left.x * beta0;
@@ -108,7 +108,7 @@ struct Solve : Group {
       float* second = shared.lower(2 * half + 1) + at;
       second[0] = right.x * beta1;
       second[8] = right.y * beta1;
-      kk_lower[i] = F16::pack(left.z, left.w);
+      kk_lower[i] = F16::pack(whole_tf32 * left.z, whole_tf32 * left.w);
     }
     __syncwarp();
     const int block = 2 * first_half + l / 8 % (2 * count);

@@ -64,14 +64,14 @@ class ByTeam : teams::Solve {
     Memory& memory = notes_->line;
     const Place& here = memory.places[round];
     Place& next = memory.places[round ^ 1];
-    teams::Scores kk, qk;
+    teams::Scores scores;
     ptx::mbarrier_wait(pair.made(number), round ^ 1);  // both have done with the chunk before
     if (!args.raw.present) [[unlikely]] {
       ptx::mbarrier_wait(pair.taken(number), round ^ 1);
       load(pair).by_hand(raw(1), in, here, 1);
     }
     make_rows(
-        kk, qk, gate, Gate::inverse_depth(in.lower_bound), in.scale,
+        scores, gate, Gate::inverse_depth(in.lower_bound), in.scale,
         [&](int half) {
           load(pair).wait(args.raw, half);
           load(pair).finish(raw(half), here.rows, half);
@@ -83,7 +83,7 @@ class ByTeam : teams::Solve {
     forget();
     slabs::Beta next_beta = 0;  // when nobody reads this one's any more
     make_writers(
-        kk, qk,
+        scores,
         [&] {
           Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
           next_beta = slabs::load_beta(own, in, next);

@@ -76,28 +76,13 @@ struct Factors : Lengths {
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_piece);
         ptx::ldmatrix_x4(q_raw, k_piece - apart);
-        Piece rows(lane(), d, k_raw, q_raw, k_unit, q_unit);
+        const Piece rows(lane(), d, k_raw, q_raw, k_unit, q_unit);
         if (lane().g == 7) {
           put(whole_at(half, ks, 0), rows.whole[0]);
           put(whole_at(half, ks, 1), rows.whole[1]);
         }
-        const bool gentle = is_gentle(d);
-        u32 k16[4], q16[4];
-        if (gentle) {
-          u32 down[4];
-          rows.rows<F16>(k16, q16);
-          rows.down<F16>(down);
-          multiply<abi::DType::f16>(now.kk, k16, down);
-          multiply<abi::DType::f16>(now.qk, q16, down);
-        } else {
-          u32 down[4], k[4], q[4];
-          rows.rows<Bf16>(k, q);
-          rows.down<Bf16>(down);
-          multiply(now.kk, k, down);
-          multiply(now.qk, q, down);
-        }
-        u32 k[4], q[4];
-        u32 kr[4];
+        rows.score(now.kk, now.qk, now.right);
+        u32 k[4], q[4], kr[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
         ptx::ldmatrix_x4_trans(g_raw, next_piece(raw, half, ks) + apart);
@@ -105,11 +90,9 @@ struct Factors : Lengths {
           rows.rows<Bf16>(k, q);
           if (ks == 0) free();
         } else {
-          if (!gentle) rows.rows<F16>(k16, q16);
           u32 after[4];
           ptx::ldmatrix_x4(after, kd.at(0, ks * 16) + k_to_kr);
-          multiply<abi::DType::f16>(kk_below, k16, after);
-          multiply<abi::DType::f16>(qk_below, q16, after);
+          rows.score_below(kk_below, qk_below, after);
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float2 before = *reinterpret_cast<const float2*>(whole_at(0, ks, i / 2));

@@ -7,8 +7,7 @@
 //
 // Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as exp2(-D) is in
 // range; the block below the two halves takes k from the end of the first and to the start of the
-// second, both factors at most 1.  Those operands are f16, and within a half where it decays by
-// little (sm90/factors/scores.cuh says why).
+// second, both factors at most 1.  Operands are tf32 and f16 (sm90/factors/scores.cuh).
 #pragma once
 
 #include "ptx/mma.cuh"
@@ -48,13 +47,6 @@ KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4],
   }
 }
 
-// Whether f16 hold what the piece's decays leave of a row, and their inverse; the whole warp's say.
-KDA_DEVICE bool is_gentle(const Sums& d) {
-  const bool gentle =
-      d[0][2] >= gentlest && d[0][3] >= gentlest && d[1][2] >= gentlest && d[1][3] >= gentlest;
-  return __all_sync(0xffffffffU, gentle);
-}
-
 // The rows, a lane's two elements of the tokens lane / 4 and lane / 4 + 8 and either eight
 // channels.
 class Piece {
@@ -81,21 +73,31 @@ class Piece {
       const float2 q_here = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
       k_in_[i] = times(k_here, up[i]);
       q_in_[i] = times(q_here, up[i]);
-      back_[i] = times(k_here, down);
-      k_out[i] = times(back_[i], end[i / 2]);
+      k_down_[i] = times(k_here, down);
+      k_out[i] = times(k_down_[i], end[i / 2]);
     }
+  }
+
+  // Adds the scores within the half.
+  KDA_DEVICE void score(float (&kk)[4], float (&qk)[4], float (&right)[4]) const {
+    multiply_tf32(kk, qk, right, k_in_, q_in_, k_down_);
+  }
+  // And those of the second half, given k to the first one's end.
+  KDA_DEVICE void score_below(float (&kk)[2][4], float (&qk)[2][4], const u32 (&after)[4]) const {
+    u32 k[4], q[4];
+    rows<F16>(k, q);
+    multiply_rows_f16(kk, k, after);
+    multiply_rows_f16(qk, q, after);
   }
 
   // From the half's start.
   template <class Type>
   KDA_DEVICE void rows(u32 (&k)[4], u32 (&q)[4]) const {
-    pack<Type>(k, k_in_);
-    pack<Type>(q, q_in_);
-  }
-  // k back to it.
-  template <class Type>
-  KDA_DEVICE void down(u32 (&k)[4]) const {
-    pack<Type>(k, back_);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      k[i] = Type::pack(k_in_[i].x, k_in_[i].y);
+      q[i] = Type::pack(q_in_[i].x, q_in_[i].y);
+    }
   }
 
   // From the chunk's start, given the decay before the half of the lane's channels.
@@ -107,11 +109,6 @@ class Piece {
   }
 
  private:
-  template <class Type>
-  static KDA_DEVICE void pack(u32 (&to)[4], const float2 (&x)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) to[i] = Type::pack(x[i].x, x[i].y);
-  }
   static KDA_DEVICE float2 exp2_of(float2 x) {
     return make_float2(step::exp2f_approximate(x.x), step::exp2f_approximate(x.y));
   }
@@ -124,7 +121,7 @@ class Piece {
     return make_float2(__shfl_sync(0xffffffffU, x.x, from), __shfl_sync(0xffffffffU, x.y, from));
   }
 
-  float2 k_in_[4], q_in_[4], back_[4];
+  float2 k_in_[4], q_in_[4], k_down_[4];
 };
 
 }  // namespace kda::slabs

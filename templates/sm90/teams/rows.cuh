@@ -16,10 +16,17 @@ constexpr int unroll = shape.varlen ? 1 : 2;
 
 using Gate = slabs::BoundedGate<steps>;
 
-// A warp's share of the scores of k and k, or of q and k.
+// A warp's share of the scores.
 struct Scores {
-  float half[2][2][4];  // within each: columns 0-7 and 8-15
-  float below[2][4];    // of the second half with the first
+  struct Part {         // of k and k, or of q and k
+    float left[2][4];   // within each half: columns 0-7
+    float below[2][4];  // of the second half with the first
+  };
+  Part kk, qk;
+  float right[2][4];  // within each half: rows 8-15 of columns 8-15, of q and then of k
+
+  KDA_DEVICE float2 kk_right(int half) const { return make_float2(right[half][2], right[half][3]); }
+  KDA_DEVICE float2 qk_right(int half) const { return make_float2(right[half][0], right[half][1]); }
 };
 
 struct Rows : Team {
@@ -29,8 +36,8 @@ struct Rows : Team {
   // image may be written.  Then Kd, Qd and Kr of the warp's channels are in the image, those of the
   // first half's Kr to its end only (decay_columns), and the decay of all.
   template <class Landed, class Free>
-  KDA_DEVICE void make_rows(Scores& kk, Scores& qk, const Gate& gate, float inverse_depth,
-                            float scale, const Landed& landed, const Free& free) const {
+  KDA_DEVICE void make_rows(Scores& scores, const Gate& gate, float inverse_depth, float scale,
+                            const Landed& landed, const Free& free) const {
     const Raw first = raw(0);
     const Raw second = raw(1);
     u32 k = first.k + row_in<Half>();
@@ -40,7 +47,7 @@ struct Rows : Team {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) kk.below[i][e] = qk.below[i][e] = 0.0F;
+      for (int e = 0; e < 4; ++e) scores.kk.below[i][e] = scores.qk.below[i][e] = 0.0F;
     }
     // One text for both: what all teams and a walk have in turn must find room in the cache for
     // instructions.
@@ -51,13 +58,13 @@ struct Rows : Team {
       meet();
       Units units;
       units.take(*this, half, scale);
-      clear(kk, qk);
+      clear(scores);
       u32 g_raw[4];  // of the piece to come
       ptx::ldmatrix_x4_trans(g_raw, g);
 #pragma unroll unroll
       for (int ks = 0; ks < steps; ++ks) {
         const u32 step = ks * 32;
-        make_piece(kk, qk, half, ks, g_raw, {k ^ step, q ^ step, g ^ (ks + 1) % steps * 32, 0},
+        make_piece(scores, half, ks, g_raw, {k ^ step, q ^ step, g ^ (ks + 1) % steps * 32, 0},
                    kd ^ step, gate, inverse_depth, units, free);
       }
       k = second.k + row_in<Factor>();
@@ -92,16 +99,17 @@ struct Rows : Team {
 
  private:
   // The second half's scores begin; those before are the first one's.
-  static KDA_DEVICE void clear(Scores& kk, Scores& qk) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
+  static KDA_DEVICE void clear(Scores& scores) {
+    const auto next = [](float(&x)[2][4]) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        kk.half[0][i][e] = kk.half[1][i][e];
-        qk.half[0][i][e] = qk.half[1][i][e];
-        kk.half[1][i][e] = qk.half[1][i][e] = 0.0F;
+        x[0][e] = x[1][e];
+        x[1][e] = 0.0F;
       }
-    }
+    };
+    next(scores.kk.left);
+    next(scores.qk.left);
+    next(scores.right);
   }
 
   // The warp's share of the squares: the diagonals of k k^T and q q^T.
@@ -155,9 +163,9 @@ struct Rows : Team {
   // A half's tokens and 16 channels.  g_raw: of g, then the next piece's; raw: this lane's row of k
   // and q, and of the next piece of g; kd: of Kd.
   template <class Free>
-  KDA_DEVICE void make_piece(Scores& kk, Scores& qk, int half, int ks, u32 (&g_raw)[4],
-                             const Raw& raw, u32 kd, const Gate& gate, float inverse_depth,
-                             const Units& units, const Free& free) const {
+  KDA_DEVICE void make_piece(Scores& scores, int half, int ks, u32 (&g_raw)[4], const Raw& raw,
+                             u32 kd, const Gate& gate, float inverse_depth, const Units& units,
+                             const Free& free) const {
     slabs::Sums d;
     slabs::accumulate(d, lane(), g_raw, gate, inverse_depth, ks);
     u32 k_raw[4];
@@ -165,36 +173,19 @@ struct Rows : Team {
     ptx::ldmatrix_x4(k_raw, raw.k);
     ptx::ldmatrix_x4(q_raw, raw.q);
     ptx::ldmatrix_x4_trans(g_raw, raw.g);
-    slabs::Piece rows(lane(), d, k_raw, q_raw, units.k, units.q);
-    const bool gentle = slabs::is_gentle(d);
-    u32 k16[4], q16[4];
-    if (gentle) {
-      u32 down[4];
-      rows.rows<F16>(k16, q16);
-      rows.down<F16>(down);
-      multiply<abi::DType::f16>(kk.half[1], k16, down);
-      multiply<abi::DType::f16>(qk.half[1], q16, down);
-    } else {
-      u32 down[4], k[4], q[4];
-      rows.rows<Bf16>(k, q);
-      rows.down<Bf16>(down);
-      multiply(kk.half[1], k, down);
-      multiply(qk.half[1], q, down);
-    }
-    u32 k[4], q[4];
-    u32 kr[4];
+    const slabs::Piece rows(lane(), d, k_raw, q_raw, units.k, units.q);
+    rows.score(scores.kk.left[1], scores.qk.left[1], scores.right[1]);
+    u32 k[4], q[4], kr[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
     if (half == 0) {
       rows.rows<Bf16>(k, q);
       if (ks == 0) free();
     } else {
-      if (!gentle) rows.rows<F16>(k16, q16);
+      constexpr u32 to_first = k_to_kr - half_tokens * Factor::row_bytes;  // its Kr
       u32 after[4];
-      ptx::ldmatrix_x4(after,
-                       kd + (k_to_kr - half_tokens * Factor::row_bytes));  // the first half's Kr
-      multiply<abi::DType::f16>(kk.below, k16, after);
-      multiply<abi::DType::f16>(qk.below, q16, after);
+      ptx::ldmatrix_x4(after, kd + to_first);
+      rows.score_below(scores.kk.below, scores.qk.below, after);
 #pragma unroll
       for (int i = 0; i < 4; ++i) rows.decayed_rows(i, *whole_at(0, ks, i / 2), k[i], q[i]);
     }

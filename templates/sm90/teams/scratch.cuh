@@ -24,7 +24,7 @@ struct Share {
 
 struct Scratch {
   float whole[128];     // decay over the second half; then what follows is where a swizzle starts
-  char k[Half::bytes];  // of the first half; then its k to the half's end
+  char k[Half::bytes];  // of the first half
   union {
     struct {
       char q[Half::bytes];  // of the first half

@@ -20,24 +20,24 @@ struct Solve : Rows {
   // Of a chunk whose rows are made: Ak in place of Kr, and Aq.  One warp solves; the other one does
   // something else meanwhile; then both after_solve, when raw rows of the first half may come.
   template <class Meanwhile, class AfterSolve>
-  KDA_DEVICE void make_writers(const Scores& kk, const Scores& qk, const Meanwhile& meanwhile,
+  KDA_DEVICE void make_writers(const Scores& scores, const Meanwhile& meanwhile,
                                const AfterSolve& after_solve) const {
     if (warp == 0) {
-      send(scratch().qk, qk);
+      send(scratch().qk, scores.qk, scores.qk_right(0), scores.qk_right(1));
     } else {
-      send(scratch().kk, kk);
+      send(scratch().kk, scores.kk, scores.kk_right(0), scores.kk_right(1));
     }
     ptx::fence_async_proxy();  // rows may be taken from now on
     meet();
     Queries q;
     uint4 lower;
     if (warp == 0) {
-      const uint4 minus_kk = minus_transposed(kk);  // before invert() takes its place
-      invert(kk);
+      const uint4 minus_kk = minus_transposed(scores.kk);  // before invert() takes its place
+      invert(scores);
       lower = invert_below(across(0), across(1), minus_kk);
       below() = lower;
     } else {
-      take(q, qk);
+      take(q, scores);
       meanwhile();
     }
     meet();
@@ -62,11 +62,11 @@ struct Solve : Rows {
 
   static KDA_DEVICE float4 four(const float (&c)[4]) { return make_float4(c[0], c[1], c[2], c[3]); }
 
-  KDA_DEVICE void send(Share& to, const Scores& x) const {
+  KDA_DEVICE void send(Share& to, const Scores::Part& x, float2 first, float2 second) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      to.left[half][own] = four(x.half[half][0]);
-      to.right[half][own] = make_float2(x.half[half][1][2], x.half[half][1][3]);
+      to.left[half][own] = four(x.left[half]);
+      to.right[half][own] = half == 0 ? first : second;
       to.below[half][own] = four(x.below[half]);
     }
   }
@@ -75,17 +75,16 @@ struct Solve : Rows {
   static KDA_DEVICE float4 plus(const float (&c)[4], float4 y) {
     return make_float4(c[0] + y.x, c[1] + y.y, c[2] + y.z, c[3] + y.w);
   }
-  static KDA_DEVICE float2 plus_right(const float (&c)[4], float2 y) {
-    return make_float2(c[2] + y.x, c[3] + y.y);
-  }
+  static KDA_DEVICE float2 plus(float2 x, float2 y) { return make_float2(x.x + y.x, x.y + y.y); }
 
   // q k, lower and diagonal.
-  KDA_DEVICE void take(Queries& q, const Scores& qk) const {
+  KDA_DEVICE void take(Queries& q, const Scores& scores) const {
+    const Scores::Part& qk = scores.qk;
     const Share& other = scratch().qk;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      q[half] = diagonal_operand(lane(), plus(qk.half[half][0], other.left[half][own]),
-                                 plus_right(qk.half[half][1], other.right[half][own]));
+      q[half] = diagonal_operand(lane(), plus(qk.left[half], other.left[half][own]),
+                                 plus(scores.qk_right(half), other.right[half][own]));
     }
     constexpr float one = 1 / key_scale;
     q[2] = operand(scaled(plus(qk.below[0], other.below[0][own]), one),
@@ -93,7 +92,7 @@ struct Solve : Rows {
   }
 
   // What invert_below() takes of k k: minus the transpose of the block below.
-  KDA_DEVICE uint4 minus_transposed(const Scores& kk) const {
+  KDA_DEVICE uint4 minus_transposed(const Scores::Part& kk) const {
     const Share& other = scratch().kk;
     const float4 x = plus(kk.below[0], other.below[0][own]);
     const float4 y = plus(kk.below[1], other.below[1][own]);
@@ -105,30 +104,30 @@ struct Solve : Rows {
   KDA_DEVICE Inverse inverse(int half) const { return Inverse(scratch().inverse[half]); }
 
   // M diag(beta), times strength_scale, of both halves; one warp, a lane a column.
-  KDA_DEVICE void invert(const Scores& kk) const {
+  KDA_DEVICE void invert(const Scores& scores) const {
     const tile::Lane lane = this->lane();
     const Share& other = scratch().kk;
     float4 left[2];
     float2 right[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      left[half] = plus(kk.half[half][0], other.left[half][own]);
-      right[half] = plus_right(kk.half[half][1], other.right[half][own]);
+      left[half] = plus(scores.kk.left[half], other.left[half][own]);
+      right[half] = plus(scores.kk_right(half), other.right[half][own]);
     }
     __syncwarp();  // all have the other's share, in place of which the blocks come
     u32 kk_lower[2];
     const int at = 2 * lane.t * 8 + lane.g;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float beta0 = beta[half * half_tokens + lane.g];
-      const float beta1 = beta[half * half_tokens + lane.g + 8];
+      const float beta0 = whole_tf32 * beta[half * half_tokens + lane.g];
+      const float beta1 = whole_tf32 * beta[half * half_tokens + lane.g + 8];
       float* first = scratch().lowers[2 * half] + at;
       first[0] = left[half].x * beta0;
       first[8] = left[half].y * beta0;
       float* second = scratch().lowers[2 * half + 1] + at;
       second[0] = right[half].x * beta1;
       second[8] = right[half].y * beta1;
-      kk_lower[half] = F16::pack(left[half].z, left[half].w);
+      kk_lower[half] = F16::pack(whole_tf32 * left[half].z, whole_tf32 * left[half].w);
     }
     __syncwarp();
     const u32 block = own / 8;
