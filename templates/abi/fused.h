@@ -34,7 +34,9 @@ constexpr bool serves(const Shape& shape) {
 }
 
 // Threads a block: groups, and the warpgroup that walks.
-constexpr int group_threads(int groups) { return by_teams(groups) ? factors::team_threads : 128; }
+constexpr int group_threads(int groups) {
+  return by_teams(groups) ? factors::team_threads : 128;  // K is no more than that
+}
 constexpr int threads(int groups) { return group_threads(groups) * groups + 128; }
 
 // Registers a thread of each: what groups need, and what is left of 64 K.

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "ptx/mma.cuh"
+#include "sm90/factors/inverse.cuh"
 #include "sm90/slabs/gate.cuh"
 #include "tile/operand.cuh"
 
