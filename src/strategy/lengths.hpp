@@ -33,14 +33,14 @@ constexpr double kDraftTokens = 16;
 
 // Of the longest, which a chain of chunks waits for.  Dense sequences are alike.  A pack's may be
 // or may differ, which a plan cannot know: halfway between all alike and tokens cut at random
-// places, where the longest of N has 1 + 1/2 + ... + 1/N times the mean.
-inline double longest_length(const Problem& problem) {
+// places, where the longest of N has 1 + 1/2 + ... + 1/N times the mean.  differ: in place of half.
+inline double longest_length(const Problem& problem, double differ = 0.5) {
   const double usual = usual_length(problem);
   if (is_mixed(problem) || !problem.varlen || usual < kDraftTokens) return usual;
   double times = 0.0;
   constexpr int kMost = 64;  // of more sequences a run no longer waits for its longest
   for (int n = 1; n <= std::min(problem.max_sequences, kMost); ++n) times += 1.0 / n;
-  return (1.0 + times) / 2 * usual;
+  return (1.0 + differ * (times - 1.0)) * usual;
 }
 
 // Checkpoints of a sequence of so many tokens.
