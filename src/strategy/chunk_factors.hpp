@@ -45,7 +45,7 @@ Status check_blocks(std::string_view name, const Problem& problem, int shards);
 compose::Stage prepare_stage(const Problem& problem, const abi::chunk::PrepareTuning& tuning,
                              const FactorSlices& slices);
 
-// Whether one group of 4 warps can prepare a chunk in shared memory (templates/sm90/factors): the
+// Whether a group of warps can prepare a chunk in shared memory (templates/sm90/factors): the
 // device is a Hopper and the problem's factors stay in 16-bit range.
 bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk);
 

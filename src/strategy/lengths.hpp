@@ -32,8 +32,8 @@ inline double usual_length(const Problem& problem) {
 constexpr double kDraftTokens = 16;
 
 // Of the longest, which a chain of chunks waits for.  Dense sequences are alike.  A pack's may be
-// or may differ, which a plan cannot know: halfway between all alike and tokens cut at random
-// places, where the longest of N has 1 + 1/2 + ... + 1/N times the mean.  differ: in place of half.
+// or may differ, which a plan cannot know: some way, `differ`, from all alike (0) to tokens cut at
+// random places (1), where the longest of N has 1 + 1/2 + ... + 1/N times the mean.
 inline double longest_length(const Problem& problem, double differ = 0.5) {
   const double usual = usual_length(problem);
   if (is_mixed(problem) || !problem.varlen || usual < kDraftTokens) return usual;

@@ -127,7 +127,7 @@ Tuning default_tuning(const Problem& problem, const device::Device& device) {
                              : key_first_tuning(shape, stages, 8, 128);
   }
   Tuning tuning{.lanes = 4, .columns = decodes ? 4 : 2, .stages = stages};
-  // Channels a lane.  Of 16 rows in f32 that no lane has whole units of spill on sm_89.
+  // Channels a lane.  In f32 16 spill on sm_89 where K is no multiple of 32.
   const int channels = problem.qkv_type == DType::f32 && shape.key_dim % 32 != 0 ? 8 : 16;
   while (tuning.lanes < 32 && tuning.lanes * channels < shape.key_dim) tuning.lanes *= 2;
   // Smaller blocks where V is narrower than one, or too few would leave multiprocessors idle.

@@ -45,8 +45,6 @@ constexpr double kLookMicroseconds = 8.0;
 // more (tools/results/h200/unit_steps.md).
 constexpr double kKeepMicroseconds = 3.0;
 
-constexpr int kNarrowThreads = 128;
-
 Problem promised(const Problem& problem) {
   Problem sure = problem;
   sure.beta_at_most_one = !problem.beta_is_logit;
@@ -243,12 +241,8 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   }
   Result<compose::Recipe> first = way.compose(sure, device, way.defaults(sure, device));
   if (!first) return first.status();
-  tunable::Values second = chunk_wgmma.defaults(problem, device);
-  for (auto& [name, value] : second) {
-    // A kernel that may stay out spills by more.
-    if (name == "prepare_threads" && problem.key_dim > 128) value = kNarrowThreads;
-  }
-  Result<compose::Recipe> again = chunk_wgmma.compose(problem, device, second);
+  Result<compose::Recipe> again =
+      chunk_wgmma.compose(problem, device, chunk_wgmma.defaults(problem, device));
   if (!again) return again.status();
 
   // Never both at once, so what they work in is the same memory.

@@ -65,11 +65,12 @@ constexpr Slot slot(const Shape& shape, const Tuning& tuning) {
   return {image, v, (v + value_bytes(tuning) + 1023) / 1024 * 1024};
 }
 
-// Registers of a thread that a state of up to so many channels leaves for all else.
+// K up to which a state leaves registers for what comes ahead of its turn, f16's scales, w and u,
+// and checkpoints of 16 bits.
 constexpr int most_keys_in_room = 192;
 
-// Whether checkpoints leave through shared memory.  Of more channels they leave from registers, of
-// which addresses in shared memory would want those that are not there.
+// Whether checkpoints leave through shared memory; past 128 channels no register is left for places
+// there.
 constexpr bool copies_checkpoints(const Shape& shape) {
   return shape.checkpoints && state_box::serves(shape) && shape.key_dim <= 128;
 }

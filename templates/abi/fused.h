@@ -35,7 +35,7 @@ constexpr bool serves(const Shape& shape) {
 
 // Threads a block: groups, and the warpgroup that walks.
 constexpr int group_threads(int groups) {
-  return by_teams(groups) ? factors::team_threads : 128;  // K is no more than that
+  return by_teams(groups) ? factors::team_threads : 128;  // four warps, as K is at most 128
 }
 constexpr int threads(int groups) { return group_threads(groups) * groups + 128; }
 

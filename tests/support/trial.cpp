@@ -59,7 +59,8 @@ std::string to_text(const Trial& trial) {
 Truth::Truth(const Trial& trial)
     : tensors_(reference::make_tensors(trial.problem, trial.tokens(),
                                        reference::cu_seqlens_of(trial.lengths), trial.inputs)),
-      allowance_(trial.allowance) {}
+      o_allowance_(trial.o_allowance),
+      state_allowance_(trial.state_allowance) {}
 
 const reference::Inputs& Truth::inputs() {
   if (!inputs_) inputs_ = reference::reference_inputs(tensors_);
@@ -85,13 +86,14 @@ std::string Truth::judge(const Outputs& x) {
   last_ = reference::errors_of(p, x, outputs());
   last_ratio_ = 0;
   std::string failure;
-  const auto one = [&](const char* name, const Error& error, double stated, Error Errors::*which) {
+  const auto one = [&](const char* name, const Error& error, double stated, double times,
+                       Error Errors::*which) {
     double allowed = stated;
     if (!(error.rel_l2 <= allowed) || error.not_finite > 0) {
       const Error& rounded = rounded_errors().*which;
       // Where even the token recurrence in this dtype leaves its range, nothing is promised.
       if (rounded.not_finite > 0 || !std::isfinite(rounded.rel_l2)) return;
-      allowed = allowance_ * std::max(stated, reference::kHardInputFactor * rounded.rel_l2);
+      allowed = times * std::max(stated, reference::kHardInputFactor * rounded.rel_l2);
     }
     last_ratio_ = std::max(last_ratio_, error.rel_l2 / allowed);
     if (error.rel_l2 <= allowed && error.not_finite == 0) return;
@@ -99,8 +101,10 @@ std::string Truth::judge(const Outputs& x) {
     std::snprintf(bound, sizeof bound, " (allowed %.2e)", allowed);
     failure += std::string(failure.empty() ? "" : "; ") + name + " " + to_text(error) + bound;
   };
-  one("o", last_.o, reference::o_tolerance(p), &Errors::o);
-  if (p.final_state) one("state", last_.state, reference::state_tolerance(p), &Errors::state);
+  one("o", last_.o, reference::o_tolerance(p), o_allowance_, &Errors::o);
+  if (p.final_state) {
+    one("state", last_.state, reference::state_tolerance(p), state_allowance_, &Errors::state);
+  }
   return failure;
 }
 

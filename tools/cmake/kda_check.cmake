@@ -46,7 +46,7 @@ if(KDA_CLANG_TIDY AND KDA_BUILD_TOOLS)
   endforeach()
   list(REMOVE_DUPLICATES folders)
   foreach(folder IN LISTS folders)
-    # Thirty sources a text, a folder of ours: what they all include is half of what a text takes.
+    # Up to thirty sources a text, in effect a folder: half of its time is what all include.
     set(rest ${tidied_${folder}})
     set(piece 1)
     while(rest)

@@ -35,13 +35,15 @@ KDA_DEVICE void multiply_tf32(float (&kk)[4], float (&qk)[4], float (&right)[4],
     ptx::mma_m16n8k8_tf32(right, later, second);
   }
 }
-// c += a b^T of rows in f16, and c += a b; 16 x 16 each, c as two tiles of 8 columns.
+
+// c += a b^T of rows in f16, 16 x 16 each, c as two tiles of 8 columns.
 KDA_DEVICE void multiply_rows_f16(float (&c)[2][4], const u32 (&a)[4], const u32 (&b)[4]) {
   const u32 b0[2] = {b[0], b[2]};
   const u32 b1[2] = {b[1], b[3]};
   ptx::mma_m16n8k16_f16(c[0], a, b0);
   ptx::mma_m16n8k16_f16(c[1], a, b1);
 }
+// c += a b of the same.
 KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
   ptx::mma_m16n8k16_f16(c[0], a, b);
   ptx::mma_m16n8k16_f16(c[1], a, b + 2);

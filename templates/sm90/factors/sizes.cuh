@@ -51,7 +51,8 @@ constexpr float strength_scale = 1 << strength_bits;
 constexpr float key_scale = 1 << key_bits;
 
 // What makes up for the bits that tf32 operands lose: a sum of squares is so much too small, were
-// they drawn at random.
+// they drawn at random.  Of k k, which the inverse adds up; those of pairs, which lose none, are as
+// much too large, and q k as much too small.
 constexpr float whole_tf32 = 1 + 0x1.7p-11F;
 
 }  // namespace kda

@@ -240,8 +240,8 @@ struct Solve : Group {
   }
 
   // Of a chunk whose rows are made: Ak in place of Kr, and Aq, once the group has met.  `meanwhile`
-  // is done by warps that have nothing to solve (of roles 2 and 3, of a block's only group 3, where
-  // a warp inverts each half 2), after_solve by all, once those are through with it.
+  // is done by warps that have nothing to solve (of role 2 and more, of a block's only group 3,
+  // where a warp inverts each half 2), after_solve by all, once those are through with it.
   template <class Meanwhile, class AfterSolve>
   KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
                                const AfterSolve& after_solve) const {

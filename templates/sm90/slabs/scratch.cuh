@@ -18,7 +18,7 @@ struct Scratch {
 
   Area q[4];
   Area k[4];
-  Area g[4];             // and then k to the first half's end
+  Area g[4];             // and then shares of the sums below
   float whole[2][keys];  // decay over each half
   char inverse[2][Inverse::bytes];
   uint4 below[32];  // f16 operands by lane: Solve::minus_kk_below
