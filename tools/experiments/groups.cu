@@ -49,10 +49,9 @@ int main() {
   for (const int blocks : {bench::multiprocessors(), 100, 84, 68}) {
     const int step = blocks * tune.groups;
     args.walk = {step % bench::heads, 0, step / bench::heads};
-    print(
-        "walking groups", blocks, bench::milliseconds([&] {
-          kda_chunk_prepare_walking<<<blocks, Group::threads * tune.groups, shared>>>(args);
-        }));
+    print("walking groups", blocks, bench::milliseconds([&] {
+            kda_chunk_prepare_walking<<<blocks, Group::threads * tune.groups, shared>>>(args);
+          }));
   }
 #endif
 }
