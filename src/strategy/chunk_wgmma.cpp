@@ -104,13 +104,13 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
               device.multiprocessors, device.multiprocessors * 3 / 4)};
 }
 
-Status check_warpgroups(const Problem& problem, const Tuning& tuning) {
-  if (tuning.warpgroups == 1 || problem.key_dim <= 128) return {};
+Status check_registers(const Problem& problem, const Tuning& tuning) {
+  if (problem.key_dim <= 128 || (tuning.warpgroups == 1 && tuning.chunk <= 32)) return {};
   return {
       Code::unsupported,
-      fmt::format("strategy chunk_wgmma: warpgroups={} where key_dim is {}: registers hold up to "
-                  "128 channels; warpgroups=1 does",
-                  tuning.warpgroups, problem.key_dim)};
+      fmt::format("strategy chunk_wgmma: warpgroups={} chunk={} where key_dim is {}: a state of "
+                  "more than 128 channels leaves them no registers; warpgroups=1 chunk=32 does",
+                  tuning.warpgroups, tuning.chunk, problem.key_dim)};
 }
 
 Status check_columns(const Problem& problem, const Tuning& tuning) {
@@ -294,7 +294,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (Status status = check_beside(problem, device, tuning); !status) return status;
   if (Status status = check_preparers(tuning); !status) return status;
   if (Status status = check_short(problem, tuning); !status) return status;
-  if (Status status = check_warpgroups(problem, tuning); !status) return status;
+  if (Status status = check_registers(problem, tuning); !status) return status;
   if (Status status = check_columns(problem, tuning); !status) return status;
   int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
   // More than half of what a multiprocessor has: one block each.

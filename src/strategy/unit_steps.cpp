@@ -66,11 +66,12 @@ Status applicable(const Problem& problem, const device::Device& device) {
         Code::unsupported,
         "strategy unit_steps: no mixed_lengths, whose short sequences have a stage of their own"};
   }
-  if (!prepares_by_group(promised(problem), device, abi::factors::chunk)) {
+  // Of more channels the second way has been run on no device.
+  if (problem.key_dim > 128 || !prepares_by_group(promised(problem), device, abi::factors::chunk)) {
     return {Code::unsupported,
             fmt::format("strategy unit_steps: nothing is faster for unit steps but on sm_90, with "
-                        "bf16, key_dim a multiple of 64, lower_bound >= -100, no neg_eigval and no "
-                        "w and u (the problem is {})",
+                        "bf16, key_dim 64 or 128, lower_bound >= -100, no neg_eigval and no w and "
+                        "u (the problem is {})",
                         problem::to_text(problem))};
   }
   return chunk_wgmma.applicable(problem, device);

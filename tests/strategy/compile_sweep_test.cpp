@@ -62,8 +62,6 @@ constexpr const char* kUnitSteps[] = {
     "H=24 l2norm=0 K=64 V=64 gate=softplus h0=1 ht=1",
     "H=64 beta_logit=0 g=f32 beta=f32 gate=log_decay varlen=1 h0=1 ht=1 pool=1",
     "H=32 beta_logit=0 K=64 V=64 state=bf16 h0=1 ht=1 pool=1 checkpoint=64 slots=i64",
-    "H=16 beta_logit=0 K=256 V=256 h0=1 ht=1",
-    "H=16 l2norm=0 K=192 V=128 h0=1 ht=1 varlen=1 pool=1",
 };
 
 // TABLE: the same of problems with committed tokens, which strategy recurrent alone serves.

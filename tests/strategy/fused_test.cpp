@@ -170,18 +170,7 @@ std::vector<Trial> slabs() {
 
 // Rows that no 16-byte copy can load, NaN past the last sequence, offsets that make no sense.
 std::vector<Trial> places() {
-  Trial one = trial("K=128 V=128 HV=4 varlen=1", {300, 0, 33, 129});
-  one.in_place_state = true;
-  std::vector<Trial> out = {one};
-  one.tail = 70;
-  for (const Layout layout : {Layout::heads_first, Layout::sliced, Layout::gapped}) {
-    one.layout = layout;
-    out.push_back(one);
-  }
-  one.misaligned = 1;
-  out.push_back(one);
-  one.cu_seqlens = {0, 300, 100, 120, 5000};
-  out.push_back(one);
+  std::vector<Trial> out = in_every_place(trial("K=128 V=128 HV=4 varlen=1", {300, 0, 33, 129}));
   // Without packs the copy engine knows where sequences end.
   for (const char* words : {"K=128 V=128 HV=4", "K=64 V=128", "K=128 V=256 g=f32"}) {
     Trial dense = trial(words, {300, 300});

@@ -38,6 +38,17 @@ TEST_CASE("a kernel is new where it brings two values together", "[strategy][com
   CHECK(stages("V=16 g=f32", "sm_89") == "prepare recurrence ");
   CHECK(stages("g=f32 h0=1 V=32", "sm_90a") == "prepare recurrence ");
   CHECK(stages("V=32 g=f32", "sm_89").empty());  // each two were there, if never all at once
+  // The bug: what a line leaves out was no value, so that groups that raise no flags were nothing
+  // new after those that do.
+  const auto walkers = [&](const char* strategy, const char* tuning) {
+    const Problem problem = problem_in_words("H=1 T=2048 K=64 V=64");
+    const NewOnes made = kernels.make({{problem, "sm_90a", strategy, tuning}})[0];
+    std::string names;
+    for (const program::Kernel& kernel : made.kernels) names += kernel.stage.name + " ";
+    return names;
+  };
+  CHECK_THAT(walkers("chunk_wgmma", "stages_at_once=2"), contains("prepare"));
+  CHECK_THAT(walkers("segments", "segment=32"), contains("prepare"));
   const NewOnes refused =
       kernels.make({{problem_in_words("T=64 H=1"), "sm_89", "chunk_wgmma", ""}})[0];
   CHECK(refused.status.code() == Code::unsupported);

@@ -57,23 +57,10 @@ std::vector<Trial> many() {
 }
 
 std::vector<Trial> places() {
-  Trial one = trial("K=128 V=128 HV=4 varlen=1", {300, 0, 3, 16, 129, 1});
-  one.in_place_state = true;
-  std::vector<Trial> out = {one};
-  one.tail = 70;
+  std::vector<Trial> out =
+      in_every_place(trial("K=128 V=128 HV=4 varlen=1", {300, 0, 3, 16, 129, 1}));
   out.push_back(trial("varlen=1", {0, 0}));
   out.back().tail = 40;
-  for (const Layout layout : {Layout::heads_first, Layout::sliced, Layout::gapped}) {
-    one.layout = layout;
-    out.push_back(one);
-  }
-  one.misaligned = 1;
-  out.push_back(one);
-  // Offsets that make no sense must end and stay inside.
-  one.cu_seqlens = {0, 300, 100, 120, 5000, 5, 5};
-  out.push_back(one);
-  one.cu_seqlens = {440, 200, 0, 300, 310, 5, 449};
-  out.push_back(one);
   return out;
 }
 

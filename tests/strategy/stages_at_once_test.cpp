@@ -101,25 +101,10 @@ std::vector<Trial> gates() {
   return out;
 }
 
-// Rows that no 16-byte copy can load, NaN past the last sequence, and offsets that make no sense:
-// those must end and stay inside.
 std::vector<Trial> places() {
-  Trial one = trial("K=128 V=128 HV=4 varlen=1", {300, 0, 33, 129});
-  one.in_place_state = true;
-  std::vector<Trial> out = {one};
-  one.tail = 70;
+  std::vector<Trial> out = in_every_place(trial("K=128 V=128 HV=4 varlen=1", {300, 0, 33, 129}));
   out.push_back(trial("varlen=1", {0, 0}));
   out.back().tail = 40;
-  for (const Layout layout : {Layout::heads_first, Layout::sliced, Layout::gapped}) {
-    one.layout = layout;
-    out.push_back(one);
-  }
-  one.misaligned = 1;
-  out.push_back(one);
-  one.cu_seqlens = {0, 300, 100, 120, 5000};
-  out.push_back(one);
-  one.cu_seqlens = {450, 200, 0, 300, 462};
-  out.push_back(one);
   return out;
 }
 

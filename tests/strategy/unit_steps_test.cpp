@@ -186,7 +186,7 @@ TEST_CASE("unit_steps refuses what it does not serve, naming it", "[strategy]") 
   refused("H=64 beta_logit=0 pool=1 ht=1 drafts=1", "h200", "draft_states");
   refused("H=64 beta_logit=0 varlen=1 N=9 mixed=1", "h200", "mixed_lengths");
   refused("H=64 beta_logit=0 qkv=f16", "h200", "bf16");
-  refused("H=64 beta_logit=0 K=96", "h200", "key_dim a multiple of 64");
+  refused("H=64 beta_logit=0 K=96", "h200", "key_dim 64 or 128");
   refused("H=64 beta_logit=0", "sm_89", "sm_90");
   const auto recipe =
       unit_steps.compose(problem_in_words("H=64 V=64 beta_logit=0"), h200(), {{"by", 1}});

@@ -31,6 +31,11 @@ std::vector<Variant> at_once() {
   return {{"chunk_wgmma", "stages_at_once=2"},
           {"chunk_wgmma", "stages_at_once=2 load_stages=1 preparers=64"}};
 }
+std::vector<Variant> every_way() {
+  std::vector<Variant> all = apart();
+  for (const Variant& variant : at_once()) all.push_back(variant);
+  return all;
+}
 
 // Every end of K's panels and of V's, by every type.
 std::vector<Trial> dims() {
@@ -113,19 +118,7 @@ std::vector<Trial> hard_keys() {
 }
 
 std::vector<Trial> places() {
-  Trial one = trial("K=256 V=256 HV=4 varlen=1", {300, 0, 33, 129});
-  one.in_place_state = true;
-  std::vector<Trial> out = {one};
-  one.tail = 70;
-  for (const Layout layout : {Layout::heads_first, Layout::sliced, Layout::gapped}) {
-    one.layout = layout;
-    out.push_back(one);
-  }
-  one.misaligned = 1;
-  out.push_back(one);
-  one.cu_seqlens = {0, 300, 100, 120, 5000};
-  out.push_back(one);
-  return out;
+  return in_every_place(trial("K=256 V=256 HV=4 varlen=1", {300, 0, 33, 129}));
 }
 
 std::vector<PoolTrial> pools() {
@@ -176,7 +169,8 @@ TEST_CASE("what registers have no room for is refused", "[strategy]") {
              contains("key_dim is 256 with checkpoints of 16 bits"));
   CHECK_THAT(refusal("H=4 K=256 V=64 qkv=f16"), contains("key_dim is 256 with f16"));
   CHECK_THAT(refusal("H=4 K=200 V=64 wy=32"), contains("key_dim is 200 with w and u"));
-  CHECK_THAT(refusal("H=4 K=256 V=128", "warpgroups=2"), contains("warpgroups=1 does"));
+  CHECK_THAT(refusal("H=4 K=256 V=128", "warpgroups=2"), contains("warpgroups=1 chunk=32 does"));
+  CHECK_THAT(refusal("H=4 K=192 V=128", "chunk=64"), contains("chunk=32 does"));
   CHECK_THAT(refusal("H=4 K=32 V=128"), contains("33 to 256 are served"));
 }
 
@@ -210,15 +204,11 @@ TEST_CASE("wide keys of every size", "[gpu][wide]") {
 }
 
 TEST_CASE("wide keys at every length", "[gpu][wide]") {
-  std::vector<Variant> all = apart();
-  for (const Variant& variant : at_once()) all.push_back(variant);
-  check_on_device("wide lengths", lengths(), all);
+  check_on_device("wide lengths", lengths(), every_way());
 }
 
 TEST_CASE("wide keys under every gate", "[gpu][wide]") {
-  std::vector<Variant> all = apart();
-  for (const Variant& variant : at_once()) all.push_back(variant);
-  check_on_device("wide gates", gates(), all);
+  check_on_device("wide gates", gates(), every_way());
 }
 
 TEST_CASE("wide keys that the inverse finds hard", "[gpu][wide]") {
@@ -227,9 +217,7 @@ TEST_CASE("wide keys that the inverse finds hard", "[gpu][wide]") {
 }
 
 TEST_CASE("wide keys in odd places", "[gpu][wide]") {
-  std::vector<Variant> all = apart();
-  for (const Variant& variant : at_once()) all.push_back(variant);
-  check_on_device("wide places", places(), all);
+  check_on_device("wide places", places(), every_way());
 }
 
 TEST_CASE("wide keys from and to pools", "[gpu][wide]") {

@@ -64,7 +64,10 @@ std::vector<std::string> values_of(std::string_view path, std::string_view prelu
       const auto* with = std::find_if(std::begin(kTogether), std::end(kTogether),
                                       [&](const Together& row) { return row.field == field; });
       const std::string_view value = with == std::end(kTogether) ? field : with->value;
-      if (is_read(path, field, value, wy)) values[std::string(value)] += entry;
+      if (!is_read(path, field, value, wy)) continue;
+      values[std::string(value)] += entry;
+      // What a line leaves out has a value, too: its initialiser's.
+      values["fields"].append(field) += ' ';
     }
   }
   std::vector<std::string> all;

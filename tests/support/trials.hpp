@@ -56,6 +56,27 @@ inline std::vector<reference::InputSpec> gates_of_every_way() {
   return out;
 }
 
+// A pack of sequences in every place: states in place, NaN past the last sequence, rows that no
+// 16-byte copy can load, offsets that make no sense (those must end and stay inside).
+inline std::vector<Trial> in_every_place(Trial one) {
+  one.in_place_state = true;
+  std::vector<Trial> out = {one};
+  one.tail = 70;
+  for (const Layout layout : {Layout::heads_first, Layout::sliced, Layout::gapped}) {
+    one.layout = layout;
+    out.push_back(one);
+  }
+  one.misaligned = 1;
+  out.push_back(one);
+  for (const std::vector<std::int64_t>& first :
+       {std::vector<std::int64_t>{0, 300, 100, 120, 5000}, {440, 200, 0, 300, 310}}) {
+    one.cu_seqlens = first;
+    one.cu_seqlens.resize(one.lengths.size() + 1, 5);
+    out.push_back(one);
+  }
+  return out;
+}
+
 inline Plan plan_of(const Problem& problem, const std::string& strategy) {
   Options options;
   options.strategy = strategy;

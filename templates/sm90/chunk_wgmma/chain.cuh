@@ -71,7 +71,8 @@ struct Chain {
 
   static_assert(type != abi::DType::f32, "wgmma takes 16-bit factors here");
   static_assert(keys >= 64 && keys <= 256, "K must be 33 to 256");
-  static_assert(keys <= 128 || tune.warpgroups == 1, "one warpgroup holds more than 128 channels");
+  static_assert(keys <= 128 || (tune.warpgroups == 1 && chunk <= 32),
+                "more than 128 channels leave registers for one warpgroup and a chunk of 32");
   static_assert(!halves || (tune.warpgroups == 1 && copies_checkpoints),
                 "columns=32 is for one warpgroup whose checkpoints are copied");
 

@@ -84,9 +84,9 @@ struct Group {
 
   static KDA_DEVICE int number() { return static_cast<int>(threadIdx.x) / threads; }
 
-  // What the warp does while not all have the same to do, 0..3; others have nothing.  Warps of the
-  // same number share a scheduler: where few groups are latency's, another has the longest part in
-  // each.
+  // What the warp does while not all have the same to do, 0..3; those past it solve nothing.  Warps
+  // of the same number share a scheduler: where few groups are latency's, another has the longest
+  // part in each.
   KDA_DEVICE int role() const {
     return tune.beside == 0 ? warp : static_cast<int>(static_cast<u32>(warp + group) % 4);
   }
