@@ -19,7 +19,7 @@ namespace kda::launch {
 // Not for two threads at once, nor two of them made from one CUgraph: the driver locks neither.
 class KeptGraph {
  public:
-  static constexpr std::size_t kMostKernels = 7;
+  static constexpr std::size_t kMostKernels = 10;
 
   struct Kernel {
     Module module;

@@ -7,12 +7,10 @@
 namespace kda::strategy {
 namespace {
 
-// Packs of 16 to 63 tokens a sequence on the average may be many short prompts, or what an engine
-// plans for decodes beside a prefill (8448 tokens of 257 sequences).  Fewer are drafts.
 bool may_be_mixed(const Problem& problem) {
   const double mean = mean_length(problem);
-  return problem.varlen && !problem.mixed_lengths && problem.max_sequences > 1 && mean >= 16 &&
-         mean < 64;
+  return problem.varlen && !problem.mixed_lengths && problem.max_sequences > 1 &&
+         mean >= kDraftTokens && mean < kMixedTokens;
 }
 
 }  // namespace

@@ -31,16 +31,26 @@ inline double usual_length(const Problem& problem) {
 // Packs whose mean is below this are speculative drafts, of one length.
 constexpr double kDraftTokens = 16;
 
+// Those whose mean is below this may be many short prompts, or what an engine plans for decodes
+// beside a prefill (8448 tokens of 257 sequences).
+constexpr double kMixedTokens = 64;
+
+// How many times the mean the longest sequence has where tokens are cut at random places: of N
+// sequences 1 + 1/2 + ... + 1/N.  Of more than 64 a run no longer waits for its longest.
+inline double longest_at_random(const Problem& problem) {
+  double times = 0.0;
+  constexpr int kMost = 64;
+  for (int n = 1; n <= std::min(problem.max_sequences, kMost); ++n) times += 1.0 / n;
+  return times;
+}
+
 // Of the longest, which a chain of chunks waits for.  Dense sequences are alike.  A pack's may be
 // or may differ, which a plan cannot know: some way, `differ`, from all alike (0) to tokens cut at
-// random places (1), where the longest of N has 1 + 1/2 + ... + 1/N times the mean.
+// random places (1).
 inline double longest_length(const Problem& problem, double differ = 0.5) {
   const double usual = usual_length(problem);
   if (is_mixed(problem) || !problem.varlen || usual < kDraftTokens) return usual;
-  double times = 0.0;
-  constexpr int kMost = 64;  // of more sequences a run no longer waits for its longest
-  for (int n = 1; n <= std::min(problem.max_sequences, kMost); ++n) times += 1.0 / n;
-  return (1.0 + differ * (times - 1.0)) * usual;
+  return (1.0 + differ * (longest_at_random(problem) - 1.0)) * usual;
 }
 
 // Checkpoints of a sequence of so many tokens.

@@ -1,5 +1,6 @@
 #include "strategy/table.hpp"
 
+#include "strategy/by_lengths.hpp"
 #include "strategy/chunk.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/fused.hpp"
@@ -12,7 +13,7 @@ namespace kda::strategy {
 namespace {
 
 constexpr const Strategy* kTable[] = {
-    &recurrent, &chunk, &chunk_wgmma, &segments, &fused, &unit_steps,
+    &recurrent, &chunk, &chunk_wgmma, &segments, &fused, &unit_steps, &by_lengths,
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "compose/workspace.hpp"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
+#include "strategy/by_lengths.hpp"
 #include "strategy/chunk_factors.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/expected.hpp"
@@ -34,7 +35,11 @@ using compose::Launch;
 using compose::Run;
 
 // By Tuning::by, from 1 on.
-constexpr std::array<const Strategy*, 3> kWays = {&fused, &chunk_wgmma, &segments};
+constexpr std::array<const Strategy*, 4> kFirstWays = {&fused, &chunk_wgmma, &segments,
+                                                       &by_lengths};
+const Strategy& first_way_of(const Tuning& tuning) {
+  return *kFirstWays.at(static_cast<std::size_t>(tuning.by - 1));
+}
 
 // What a look takes, and two kernels that then have nothing to do: within the noise of 375 us on an
 // H100.  Taken for more, as a second way has its price: a workspace, and the host's time for its
@@ -66,13 +71,13 @@ Status applicable(const Problem& problem, const device::Device& device) {
         Code::unsupported,
         "strategy unit_steps: no mixed_lengths, whose short sequences have a stage of their own"};
   }
-  // Of more channels the second way has been run on no device.
-  if (problem.key_dim > 128 || !prepares_by_group(promised(problem), device, abi::factors::chunk)) {
+  if (!prepares_by_group(promised(problem), device, abi::factors::chunk)) {
     return {Code::unsupported,
-            fmt::format("strategy unit_steps: nothing is faster for unit steps but on sm_90, with "
-                        "bf16, key_dim 64 or 128, lower_bound >= -100, no neg_eigval and no w and "
-                        "u (the problem is {})",
-                        problem::to_text(problem))};
+            fmt::format(
+                "strategy unit_steps: nothing is faster for unit steps but on sm_90, with "
+                "bf16, key_dim a multiple of 64, lower_bound >= -100, no neg_eigval and no w and "
+                "u (the problem is {})",
+                problem::to_text(problem))};
   }
   return chunk_wgmma.applicable(problem, device);
 }
@@ -92,11 +97,11 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   const Problem sure = promised(problem);
   Tuning tuning{.by = 2};
   double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < kWays.size(); ++i) {
-    if (!kWays[i]->applicable(sure, device)) continue;
+  for (std::size_t i = 0; i < kFirstWays.size(); ++i) {
+    const Strategy& way = *kFirstWays[i];
+    if (!way.applicable(sure, device)) continue;
     // As the planner would choose, packs that may be mixed by both.
-    const double us =
-        expected_microseconds(*kWays[i], sure, device, kWays[i]->defaults(sure, device));
+    const double us = expected_microseconds(way, sure, device, way.defaults(sure, device));
     if (us >= least) continue;
     least = us;
     tuning.by = static_cast<int>(i) + 1;
@@ -234,13 +239,13 @@ compose::Stage recurrence_again(compose::Stage stage, const Problem& problem,
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
                                        const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::unit_steps::tunables);
-  const Strategy& way = *kWays.at(static_cast<std::size_t>(tuning.by - 1));
+  const Strategy& first_by = first_way_of(tuning);
   const Problem sure = promised(problem);
-  if (Status status = way.applicable(sure, device); !status) {
+  if (Status status = first_by.applicable(sure, device); !status) {
     return Status(status.code(),
                   fmt::format("strategy unit_steps: by={}: {}", tuning.by, status.message()));
   }
-  Result<compose::Recipe> first = way.compose(sure, device, way.defaults(sure, device));
+  Result<compose::Recipe> first = first_by.compose(sure, device, first_by.defaults(sure, device));
   if (!first) return first.status();
   Result<compose::Recipe> again =
       chunk_wgmma.compose(problem, device, chunk_wgmma.defaults(problem, device));
@@ -271,8 +276,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::unit_steps::tunables);
-  const double first = way_microseconds(promised(problem), device,
-                                        *kWays.at(static_cast<std::size_t>(tuning.by - 1)));
+  const double first = way_microseconds(promised(problem), device, first_way_of(tuning));
   // States that are kept or moved are read and written once more.
   const double moved = may_lie_over(problem) || keeps_states(problem)
                            ? 2e6 * static_cast<double>(states_bytes(problem)) /

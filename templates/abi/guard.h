@@ -1,7 +1,15 @@
-// Arguments of a kernel that stays out where one before it found nothing (base/guard.cuh).
+// Arguments of kernels that may have nothing to do, and stay out then (base/guard.cuh).
 #pragma once
 
 namespace kda::abi {
+
+// When a kernel is at work: KDA_GUARDED.
+enum class Guard : int {
+  none,    // always
+  found,   // where a kernel before it found something
+  alike,   // in a pack whose longest sequence has no more than so many tokens
+  unlike,  // in one whose longest has more
+};
 
 // Words in which that kernel says what it has found, a block each.
 constexpr int guard_words = 128;
@@ -13,6 +21,7 @@ struct Move {
   long long bytes = 0;         // even
 };
 
+// Guard::found.
 template <class Args>
 struct Guarded {
   Args args;
@@ -21,6 +30,13 @@ struct Guarded {
   // [N, HV, K, V] or [N, HV, V, K]: what sequences in a pool began from, where the kernel before
   // may have written over it; or null.
   const void* kept = nullptr;
+};
+
+// Guard::alike and Guard::unlike.
+template <class Args>
+struct OfLengths {
+  Args args;
+  long long most = 0;  // tokens
 };
 
 }  // namespace kda::abi

@@ -13,10 +13,13 @@ constexpr int blocks = guard_words;
 constexpr int threads = 128;
 
 struct Tuning {
-  int by = 1;  // strategy of the first way: 1 fused, 2 chunk_wgmma, 3 segments
+  int by = 1;  // strategy of the first way: 1 fused, 2 chunk_wgmma, 3 segments, 4 by_lengths
 };
 inline constexpr Tunable<Tuning> tunables[] = {
-    {"by", &Tuning::by, {1, 2, 3}, "how a run begins: 1 fused, 2 chunk_wgmma, 3 segments"},
+    {"by",
+     &Tuning::by,
+     {1, 2, 3, 4},
+     "how a run begins: 1 fused, 2 chunk_wgmma, 3 segments, 4 by_lengths"},
 };
 
 struct Args {

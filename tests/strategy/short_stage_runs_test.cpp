@@ -97,10 +97,13 @@ Plan plan_of(const Problem& problem, const Options& options) {
   return *std::move(plan);
 }
 
-// With prepare before the chains, and beside them.
+// With prepare before the chains, and beside them; and where lengths decide of all kernels.
 std::vector<Options> with_short() {
   return {{.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=1"},
-          {.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=2"}};
+          {.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=2"},
+          {.strategy = "by_lengths", .tuning = "alike=1 unlike=2"},
+          {.strategy = "by_lengths", .tuning = "alike=2 unlike=3"},
+          {.strategy = "by_lengths", .tuning = "alike=3 unlike=1"}};
 }
 
 void replay_with_other_lengths(const Options& how) {

@@ -18,8 +18,8 @@
 #include "problem/shape.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/expected.hpp"
+#include "support/one_run.hpp"
 #include "support/pool_sweep.hpp"
-#include "support/rig.hpp"
 #include "support/trials.hpp"
 #include "support/words.hpp"
 
@@ -70,6 +70,11 @@ TEST_CASE("steps of the delta rule are first taken for at most one", "[strategy]
            {"T=8192 H=4 beta_logit=0 pool=1 h0=1 ht=1",
             3,
             {"keep", "prepare", "walk", "correct", "look", "prepare_again", "recurrence_again"},
+            ".beta_at_most_one = true"},
+           {"T=8192 N=4 H=16 varlen=1 beta_logit=0 pool=1 h0=1 ht=1",
+            4,
+            {"keep", "forward_alike", "prepare_unlike", "recurrence_unlike", "short_unlike", "look",
+             "prepare_again", "recurrence_again"},
             ".beta_at_most_one = true"}}) {
     INFO(row.words);
     const Problem problem = problem_in_words(row.words);
@@ -186,7 +191,7 @@ TEST_CASE("unit_steps refuses what it does not serve, naming it", "[strategy]") 
   refused("H=64 beta_logit=0 pool=1 ht=1 drafts=1", "h200", "draft_states");
   refused("H=64 beta_logit=0 varlen=1 N=9 mixed=1", "h200", "mixed_lengths");
   refused("H=64 beta_logit=0 qkv=f16", "h200", "bf16");
-  refused("H=64 beta_logit=0 K=96", "h200", "key_dim 64 or 128");
+  refused("H=64 beta_logit=0 K=96", "h200", "key_dim a multiple of 64");
   refused("H=64 beta_logit=0", "sm_89", "sm_90");
   const auto recipe =
       unit_steps.compose(problem_in_words("H=64 V=64 beta_logit=0"), h200(), {{"by", 1}});
@@ -196,21 +201,13 @@ TEST_CASE("unit_steps refuses what it does not serve, naming it", "[strategy]") 
 
 namespace {
 
-reference::Outputs outputs_of(const Gpu& gpu, const Trial& trial, const reference::Tensors& tensors,
-                              const char* strategy, const char* tuning) {
-  Options options;
-  options.strategy = strategy;
-  options.tuning = tuning;
-  const Result<Plan> plan = Plan::make(trial.problem, options);
-  INFO(strategy << " " << tuning);
-  REQUIRE(plan);
-  Rig rig(gpu, trial, tensors);
-  CHECK(rig.run(*plan) == "");
-  return rig.outputs();
-}
+// By Tuning::by, from 1 on.
+constexpr const char* kNames[] = {"fused", "chunk_wgmma", "segments", "by_lengths"};
+constexpr int kWays = 4;
 
-bool same(const reference::Outputs& x, const reference::Outputs& y) {
-  return x.o == y.o && x.final_state == y.final_state;
+// Whether a run may begin by that way.
+bool begins(const Problem& problem, int by) {
+  return static_cast<bool>(unit_steps.compose(problem, h200(), {{"by", by}}));
 }
 
 // What breaks a promise: a beta, or a row of k or q times a power of two.
@@ -251,7 +248,9 @@ TEST_CASE("which way a run goes follows from its betas and rows", "[gpu][sanitiz
   for (const char* words :
        {"varlen=1 beta_logit=0 ", "varlen=1 K=64 g=f32 gate=log_decay beta_logit=0 ",
         "varlen=0 beta_logit=0 ", "varlen=1 l2norm=0 ",
-        "varlen=0 K=64 g=f32 gate=log_decay beta_logit=0 l2norm=0 "}) {
+        "varlen=0 K=64 g=f32 gate=log_decay beta_logit=0 l2norm=0 ",
+        "varlen=1 K=192 beta_logit=0 l2norm=0 ",
+        "varlen=0 K=256 g=f32 gate=log_decay beta_logit=0 l2norm=0 "}) {
     Trial one = complete(trial(std::string(words) + "V=128 H=2 HV=4 beta=f32", {100, 100, 100}));
     Trial sure = one;
     sure.problem.beta_at_most_one = !one.problem.beta_is_logit;
@@ -267,11 +266,12 @@ TEST_CASE("which way a run goes follows from its betas and rows", "[gpu][sanitiz
     Truth truth(one);
     for (const bool in_place : {false, true}) {
       one.in_place_state = in_place;
-      for (const auto& [by, way] : {std::pair{"by=1", "fused"}, std::pair{"by=2", "chunk_wgmma"},
-                                    std::pair{"by=3", "segments"}}) {
+      for (int by = 1; by <= kWays; ++by) {
+        if (!begins(one.problem, by)) continue;
         INFO(words << by << " in place " << in_place);
-        const reference::Outputs kept = outputs_of(gpu, sure, truth.tensors(), way, "");
-        CHECK(same(outputs_of(gpu, one, truth.tensors(), "unit_steps", by), kept));
+        const reference::Outputs kept = outputs_of(gpu, sure, truth.tensors(), kNames[by - 1], "");
+        const std::string tuning = "by=" + std::to_string(by);
+        CHECK(same(outputs_of(gpu, one, truth.tensors(), "unit_steps", tuning.c_str()), kept));
       }
       for (const Breach& breach : breaches) {
         for (int at = 0; at < 3; ++at) {
@@ -322,7 +322,8 @@ TEST_CASE("a run in a pool begins again from what its slots held", "[gpu]") {
           "varlen=1 K=64 state=bf16 layout=key_first slots=i64 zero_padding=1 l2norm=0 ",
           "varlen=0 checkpoint=64 beta_logit=0 ",
           "varlen=1 checkpoint=128 state=bf16 beta_logit=0 ", "varlen=1 h0=0 beta_logit=0 ",
-          "varlen=0 ht=0 beta_logit=0 "}) {
+          "varlen=0 ht=0 beta_logit=0 ", "varlen=1 K=256 beta_logit=0 ",
+          "varlen=0 K=192 layout=key_first checkpoint=64 beta_logit=0 "}) {
       const bool dense = std::string(words).find("varlen=0") != std::string::npos;
       const bool starts = std::string(words).find("h0=0") == std::string::npos;
       const bool ends = std::string(words).find("ht=0") == std::string::npos;
@@ -350,9 +351,13 @@ TEST_CASE("a run in a pool begins again from what its slots held", "[gpu]") {
       }
     }
   }
-  for (const char* by : {"", "by=1", "by=2", "by=3"}) {
+  check_pools_on_device("begin again", trials, {{"unit_steps", ""}});
+  for (int by = 1; by <= kWays; ++by) {
     INFO(by);
-    check_pools_on_device("begin again", trials, {{"unit_steps", by}});
+    std::vector<PoolTrial> served = trials;
+    std::erase_if(served,
+                  [&](PoolTrial& each) { return !begins(complete(each.trial).problem, by); });
+    check_pools_on_device("begin again", served, {{"unit_steps", "by=" + std::to_string(by)}});
   }
 }
 
@@ -364,7 +369,8 @@ TEST_CASE("unit_steps in odd places", "[gpu]") {
          {"varlen=1 beta_logit=0 ",
           "varlen=1 cu_seqlens=i32 g=f32 beta=bf16 gate=log_decay beta_logit=0 ",
           "varlen=0 beta=f16 K=64 beta_logit=0 ", "varlen=1 l2norm=0 ",
-          "varlen=0 g=f32 gate=softplus l2norm=0 beta_logit=0 "}) {
+          "varlen=0 g=f32 gate=softplus l2norm=0 beta_logit=0 ", "varlen=1 K=256 beta_logit=0 ",
+          "varlen=0 K=192 l2norm=0 "}) {
       const bool dense = std::string(words).find("varlen=0") != std::string::npos;
       const bool normed = std::string(words).find("l2norm=0") == std::string::npos;
       reference::InputSpec spec;

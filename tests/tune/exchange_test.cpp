@@ -5,6 +5,7 @@
 
 #include "problem/problem.hpp"
 #include "strategy/pick.hpp"
+#include "strategy/ways.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tune/records.hpp"
@@ -137,7 +138,8 @@ TEST_CASE("every shipped record is sound", "[tune]") {
 }
 
 // By what the search of each record has measured of the choice, or of its strategy's best.
-// The model is of an H200; an H100 is held to less.
+// The model is of an H200; an H100 is held to less.  Packs were tuned by sequences that are alike:
+// by_lengths takes the one way, and the kernels of the other, which find nothing to do, up to 5 us.
 TEST_CASE("without a record the planner's choice is within a tenth of the best", "[tune]") {
   for (const char* line : tune::shipped_lines()) {
     const auto record = tune::parse_record(line);
@@ -149,9 +151,12 @@ TEST_CASE("without a record the planner's choice is within a tenth of the best",
     const tune::Candidate chosen{pick->strategy->name, pick->recipe.tuning};
     INFO(to_text(chosen) << " for " << to_text(record->winner) << " of "
                          << problem::to_text(record->problem));
+    const bool has_two = chosen.strategy == "by_lengths";
+    const std::string taken =
+        has_two ? strategy::way(chosen.tuning.at(0).second).name : chosen.strategy;
     double us = 0;
     for (const tune::Measurement& each : record->by_strategy) {
-      if (each.candidate.strategy == chosen.strategy) us = each.time_us.median;
+      if (each.candidate.strategy == taken) us = each.time_us.median + (has_two ? 5.0 : 0.0);
     }
     if (chosen == record->fallback) us = record->fallback_us;
     CHECK(us > 0);

@@ -338,7 +338,7 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
     prepare(shared, args, blockIdx.x, static_cast<int>(blockIdx.y));
   } else {
     // By as few blocks as the device holds: as a rule all of them have nothing to do.
-    if (stays_out(given)) {
+    if (stays_out<shape>(given, args.in)) {
       move_instead(given);
       return;
     }

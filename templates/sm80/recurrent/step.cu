@@ -20,6 +20,7 @@
 #endif
 
 #include "abi/recurrent.h"
+#include "base/guard.cuh"
 #include "base/slots.cuh"
 #include "base/types.cuh"
 #include "base/varlen.cuh"
@@ -77,8 +78,9 @@ KDA_DEVICE void end_after_previous() {
 }  // namespace kda
 
 extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.resident)
-    kda_recurrent_step(const __grid_constant__ kda::Args args) {
+    kda_recurrent_step(const __grid_constant__ kda::Guardable<kda::Args> called) {
   using namespace kda;
+  const Args& args = unguarded(called);
   __shared__ Stage stages[tune.stages];
   __shared__ Sums sums;  // left out by the compiler where each column is one warp's
 
@@ -94,6 +96,10 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
   ptx::launch_dependents();
   if (!beside || args.in.tokens == 0) ptx::wait_for_previous();  // without tokens it is the first
 
+  if (stays_out<shape>(called, args.in)) {
+    end_after_previous();
+    return;
+  }
   const Slots<shape> slots(args.out, n);
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(args.in, n);
   const i64 length = sequence.length();

@@ -1,23 +1,28 @@
 // Strategy chunk, stage 1 on sm_90: as sm80/chunk/prepare.cu, one group of warps a (chunk, value
 // head).  Its image is made in shared memory (sm90/factors) and leaves by a bulk copy.
 #include "abi/factors.h"
+#include "base/guard.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/dependent.cuh"
 #include "sm90/factors/factors.cuh"
 #include "sm90/factors/load_alone.cuh"
 #include "sm90/factors/store.cuh"
+#include "sm90/stay_out.cuh"
 
 namespace kda {
 
 static_assert(tune.groups == 1, "a block is one group");
 
 extern "C" __global__ void __launch_bounds__(Group::threads, 16 / warps)
-    kda_chunk_prepare_group(const __grid_constant__ abi::chunk::PrepareArgs args) {
+    kda_chunk_prepare_group(const __grid_constant__ Guardable<abi::chunk::PrepareArgs> given) {
   extern __shared__ __align__(1024) char shared[];
 
+  const abi::chunk::PrepareArgs& args = unguarded(given);
   const abi::Inputs& in = args.in;
   const i64 slot = blockIdx.x;
+  if (looks_before_waiting && ends_at_once<shape>(given, in)) return;
   ptx::wait_for_previous();  // before any block ends or lets others start: they need not
+  if (!looks_before_waiting && ends_at_once<shape>(given, in)) return;
   if (args.lets_begin != 0) ptx::launch_dependents();
   Tile tile;
   tile.head = static_cast<int>(blockIdx.y);

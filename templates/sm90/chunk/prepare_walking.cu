@@ -3,6 +3,7 @@
 // Then in the order in which the chains want them, and a flag is raised for each.  What a group
 // wants of its next tile is on its way while it ends the one before.
 #include "abi/factors.h"
+#include "base/guard.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/dependent.cuh"
@@ -13,13 +14,15 @@
 #include "sm90/factors/stagger.cuh"
 #include "sm90/factors/store.cuh"
 #include "sm90/factors/walk.cuh"
+#include "sm90/stay_out.cuh"
 
 namespace kda {
 
 extern "C" __global__ void __launch_bounds__(Group::threads* tune.groups, 1)
-    kda_chunk_prepare_walking(const __grid_constant__ abi::chunk::PrepareArgs args) {
+    kda_chunk_prepare_walking(const __grid_constant__ Guardable<abi::chunk::PrepareArgs> given) {
   extern __shared__ __align__(1024) char shared[];
 
+  const abi::chunk::PrepareArgs& args = unguarded(given);
   const abi::Inputs& in = args.in;
   char* const buffer = shared + Group::number() * abi::factors::group_bytes(shape, tune.groups);
   const u32 address = ptx::shared_address(buffer);
@@ -36,7 +39,9 @@ extern "C" __global__ void __launch_bounds__(Group::threads* tune.groups, 1)
     const Walk soon(in, args.walk, group);
     if (factors.warp == 2 && !soon.is_over()) prefetch_tile(in, soon.here());
   }
+  if (looks_before_waiting && ends_at_once<shape>(given, in)) return;
   ptx::wait_for_previous();  // before any block ends or lets others start: they need not
+  if (!looks_before_waiting && ends_at_once<shape>(given, in)) return;
   Walk walk(in, args.walk, group);
   Incoming raw;
   const auto load = [&] {  // of the tile where the walk stands

@@ -15,6 +15,7 @@
 #include "sm90/chunk_wgmma/consumer.cuh"
 #include "sm90/chunk_wgmma/long_sequence.cuh"
 #include "sm90/chunk_wgmma/producer.cuh"
+#include "sm90/stay_out.cuh"
 
 #ifndef KDA_SHAPE
 #define KDA_SHAPE \
@@ -109,11 +110,8 @@ KDA_DEVICE void walk(char* memory, const Given& given, chunk_wgmma::Task& task) 
 extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     kda_chunk_wgmma_recurrence(const __grid_constant__ Given given) {
   extern __shared__ __align__(1024) char memory[];
-  if (stays_out(given)) {
-    ptx::wait_for_previous();  // the run ends no sooner than what moves its states
-    return;
-  }
   const abi::Inputs& in = unguarded(given).chain.in;
+  if (ends_at_once<shape>(given, in)) return;
   const auto part = [&](u32 number) {  // of all (sequence, value head, shard)
     chunk_wgmma::Task task;
     task.value0 = static_cast<int>(number % Chain::shards) * Chain::columns;
@@ -126,8 +124,8 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     // Engines pack decodes before prefills: the last sequences are the long ones, and start first.
     if constexpr (shape.varlen) task.n = in.sequences - 1 - task.n;
     if (in.tokens == 0) ptx::wait_for_previous();
-    // The next run's prepare stage may wait where this run's has ended.
-    if constexpr (Chain::beside) ptx::launch_dependents();
+    // The next run's prepare stage, or the other way's, may wait where this run's has ended.
+    if constexpr (Chain::beside || guard == abi::Guard::alike) ptx::launch_dependents();
     walk(memory, given, task);
   } else {
     ptx::launch_dependents();

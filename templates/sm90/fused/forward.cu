@@ -2,6 +2,7 @@
 // columns) after another.  Groups make the chunks' factors (make.cuh), a warpgroup of each block
 // walks them (walk.cuh).
 #include "abi/fused.h"
+#include "base/guard.cuh"
 #include "ptx/dependent.cuh"
 #include "ptx/registers.cuh"
 #include "sm90/fused/make.cuh"
@@ -10,14 +11,18 @@
 namespace kda {
 
 extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1)
-    kda_fused_forward(const __grid_constant__ abi::fused::Args args) {
+    kda_fused_forward(const __grid_constant__ Guardable<abi::fused::Args> given) {
   extern __shared__ __align__(1024) char shared[];
 
+  const abi::fused::Args& args = unguarded(given);
   const fused::Pair pair(shared);
   const fused::Line line{pair.decision()};
   if (threadIdx.x == 0) pair.init();
   pair.init_step(static_cast<int>(threadIdx.x));
   ptx::wait_for_previous();
+  // The other way's kernels look meanwhile whether they have anything to do.
+  if constexpr (guarded) ptx::launch_dependents();
+  if (stays_out<shape>(given, args.in)) return;
   if (threadIdx.x < 32) line.decide(args.in);
   ptx::cluster_meet();
   if (threadIdx.x < fused::group_threads * tune.groups) {

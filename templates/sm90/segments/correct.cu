@@ -6,6 +6,7 @@
 #include "abi/segments.h"
 #include "abi/tensors.h"
 #include "base/element.cuh"
+#include "base/guard.cuh"
 #include "base/segment.cuh"
 #include "base/slots.cuh"
 #include "base/types.cuh"
@@ -19,6 +20,7 @@
 #include "sm90/segments/correct_part.cuh"
 #include "sm90/segments/correction.cuh"
 #include "sm90/segments/tiles.cuh"
+#include "sm90/stay_out.cuh"
 #include "tile/operand.cuh"
 
 namespace kda {
@@ -177,10 +179,12 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
 }
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
-    kda_segments_correct(const __grid_constant__ abi::segments::Args args) {
+    kda_segments_correct(const __grid_constant__ Guardable<abi::segments::Args> given) {
   extern __shared__ __align__(1024) char memory[];
 
+  const abi::segments::Args& args = unguarded(given);
   const abi::Inputs& in = args.chain.in;
+  if (ends_at_once<shape>(given, in)) return;
   const u32 line = blockIdx.x / Tiles::count;
   const int number = static_cast<int>(line % args.segments.parts);
   const int head = static_cast<int>(line / args.segments.parts % in.value_heads);

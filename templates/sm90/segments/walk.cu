@@ -6,6 +6,7 @@
 // needs neither of these.  A warpgroup has 64 columns.  A unit of two has V columns and K columns,
 // which take as long as each other or, once T has come to nothing, no time at all.
 #include "abi/segments.h"
+#include "base/guard.cuh"
 #include "base/segment.cuh"
 #include "base/slots.cuh"
 #include "base/types.cuh"
@@ -19,6 +20,7 @@
 #include "sm90/segments/walk_feed.cuh"
 #include "sm90/segments/walk_part.cuh"
 #include "sm90/segments/walk_transition.cuh"
+#include "sm90/stay_out.cuh"
 
 namespace kda {
 
@@ -132,12 +134,14 @@ KDA_DEVICE void pass_by(const abi::segments::Args& args, const Part& part) {
 }
 
 extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
-    kda_segments_walk(const __grid_constant__ abi::segments::Args args) {
+    kda_segments_walk(const __grid_constant__ Guardable<abi::segments::Args> given) {
   extern __shared__ __align__(1024) char memory[];
 
+  const abi::segments::Args& args = unguarded(given);
   const abi::Inputs& in = args.chain.in;
   if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
   ptx::launch_dependents();
+  if (ends_at_once<shape>(given, in)) return;
   const Part part = Part::here(args);
   if (part.is_idle()) return;
   if constexpr (shape.state_pool) {

@@ -1,0 +1,189 @@
+#include "strategy/by_lengths.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "abi/by_lengths.h"
+#include "abi/chunk.h"
+#include "abi/chunk_wgmma.h"
+#include "abi/factors.h"
+#include "abi/fused.h"
+#include "abi/guard.h"
+#include "abi/recurrent.h"
+#include "abi/segments.h"
+#include "problem/problem.hpp"
+#include "strategy/chunk_factors.hpp"
+#include "strategy/kept_states.hpp"
+#include "strategy/lengths.hpp"
+#include "strategy/ways.hpp"
+
+namespace kda::strategy {
+namespace {
+
+using abi::Guard;
+using abi::by_lengths::Tuning;
+using compose::Launch;
+using compose::Run;
+
+// What the kernels of the other way take, which find nothing to do: 4 to 7 us on an H200
+// (src/README.md).
+constexpr double kIdleMicroseconds = 5.5;
+
+// Each block looks at the lengths of all sequences.
+constexpr int kMostSequences = 32;
+
+// The pack as one that says that a sequence has most of the tokens.
+Problem unlike(const Problem& problem) {
+  Problem mixed = problem;
+  mixed.mixed_lengths = true;
+  return mixed;
+}
+
+Status applicable(const Problem& problem, const device::Device& device) {
+  if (Status status = check_kept_states("by_lengths", problem); !status) return status;
+  if (!problem.varlen || problem.max_sequences < 2 || problem.max_sequences > kMostSequences) {
+    return {Code::unsupported,
+            fmt::format("strategy by_lengths: it is for packs of 2 to {} sequences (varlen = {}, "
+                        "max_sequences = {})",
+                        kMostSequences, problem.varlen, problem.max_sequences)};
+  }
+  if (problem.mixed_lengths) {
+    return {Code::unsupported,
+            "strategy by_lengths: mixed_lengths says already that one sequence has most tokens"};
+  }
+  if (!prepares_by_group(problem, device, abi::factors::chunk)) {
+    return {Code::unsupported,
+            fmt::format("strategy by_lengths: it needs sm_90, bf16, l2norm or qk_normalized, beta "
+                        "up to 1 (logits, or beta_at_most_one), key_dim a multiple of 64, "
+                        "lower_bound >= -100 and no w and u (the problem is {})",
+                        problem::to_text(problem))};
+  }
+  return chunk_wgmma.applicable(problem, device);
+}
+
+tunable::Space space() { return tunable::space_of(abi::by_lengths::tunables); }
+
+// Infinite where the way does not serve.
+double way_microseconds(const Strategy& way, const Problem& problem, const device::Device& device) {
+  if (!way.applicable(problem, device)) return std::numeric_limits<double>::infinity();
+  return way.estimate(problem, device, way.defaults(problem, device));
+}
+
+// The way that is expected to be the fastest.
+int fastest(const Problem& problem, const device::Device& device) {
+  int best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (int number = 1; number <= static_cast<int>(kWays.size()); ++number) {
+    const double us = way_microseconds(way(number), problem, device);
+    if (best != 0 && us >= least) continue;
+    least = us;
+    best = number;
+  }
+  return best;
+}
+
+tunable::Values defaults(const Problem& problem, const device::Device& device) {
+  return tunable::values_of(
+      Tuning{.alike = fastest(problem, device), .unlike = fastest(unlike(problem), device)},
+      abi::by_lengths::tunables);
+}
+
+// The share of a run's tokens up to which the longest sequence may have the way for those that are
+// alike: where that, whose time follows the longest, is expected to take as long as the other.
+double longest_share(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  const Problem mixed = unlike(problem);
+  const double alike = way_microseconds(way(tuning.alike), mixed, device);
+  const double other = way_microseconds(way(tuning.unlike), mixed, device);
+  return std::clamp(other / alike, 0.0, 1.0);
+}
+
+// A kernel whose blocks end at once in runs that are the other way's.
+template <class Args>
+compose::Stage at_work(compose::Stage stage, double share) {
+  stage.bind = [share, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
+    bind(run, launch);
+    abi::OfLengths<Args> given;
+    std::memcpy(&given.args, launch.args, sizeof given.args);
+    given.most = static_cast<long long>(share * static_cast<double>(run.forward.tokens));
+    launch.set(given);
+  };
+  return stage;
+}
+
+compose::Stage guarded(compose::Stage stage, Guard guard, double share) {
+  stage.name += guard == Guard::alike ? "_alike" : "_unlike";
+  stage.prelude += fmt::format("#define KDA_GUARDED {}\n", static_cast<int>(guard));
+  const auto is_of = [&](std::string_view folder) { return stage.file.starts_with(folder); };
+  if (is_of("fused/")) return at_work<abi::fused::Args>(std::move(stage), share);
+  if (is_of("chunk/")) return at_work<abi::chunk::PrepareArgs>(std::move(stage), share);
+  if (is_of("chunk_wgmma/")) return at_work<abi::chunk_wgmma::Args>(std::move(stage), share);
+  if (is_of("segments/")) return at_work<abi::segments::Args>(std::move(stage), share);
+  return at_work<abi::recurrent::StepArgs<false>>(std::move(stage), share);
+}
+
+Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
+                                       const tunable::Values& values) {
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_lengths::tunables);
+  compose::Recipe recipe;
+  recipe.strategy = "by_lengths";
+  recipe.tuning = values;
+  const double share = longest_share(problem, device, tuning);
+  const auto add = [&](const char* name, int number, const Problem& of, Guard guard) -> Status {
+    const Strategy& own = way(number);
+    Status status = own.applicable(of, device);
+    if (status) {
+      Result<compose::Recipe> stages = own.compose(of, device, own.defaults(of, device));
+      if (stages) {
+        for (compose::Stage& stage : stages->stages) {
+          recipe.stages.push_back(guarded(std::move(stage), guard, share));
+        }
+        // Never both at once, so what they work in is the same memory.
+        recipe.workspace_bytes = std::max(recipe.workspace_bytes, stages->workspace_bytes);
+        return {};
+      }
+      status = stages.status();
+    }
+    return {status.code(),
+            fmt::format("strategy by_lengths: {}={}: {}", name, number, status.message())};
+  };
+  if (Status status = add("alike", tuning.alike, problem, Guard::alike); !status) return status;
+  if (Status status = add("unlike", tuning.unlike, unlike(problem), Guard::unlike); !status) {
+    return status;
+  }
+  return recipe;
+}
+
+// The way for sequences that are alike, less what the other one spares of packs that are not: the
+// share of the tokens that the longest has where they are cut at random places is taken for four
+// times as often as one has most of them.
+double estimate(const Problem& problem, const device::Device& device,
+                const tunable::Values& values) {
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_lengths::tunables);
+  const Problem mixed = unlike(problem);
+  const double other = kIdleMicroseconds + way_microseconds(way(tuning.unlike), mixed, device);
+  if (problem.mixed_lengths) return other;
+  const double alike = kIdleMicroseconds + way_microseconds(way(tuning.alike), problem, device);
+  if (mean_length(problem) < kMixedTokens) return alike;  // expected.cpp takes the mean of both
+  const double spared = way_microseconds(way(tuning.alike), mixed, device) - other;
+  const double share = longest_at_random(problem) / problem.max_sequences;
+  return alike - std::max(spared, 0.0) * share / 4;
+}
+
+}  // namespace
+
+const Strategy by_lengths = {
+    "by_lengths",
+    "two ways for a pack, one where a sequence has most of the tokens, as each run finds (sm_90)",
+    applicable,
+    space,
+    defaults,
+    compose_recipe,
+    estimate,
+};
+
+}  // namespace kda::strategy
