@@ -37,7 +37,14 @@ constexpr double kIdleMicroseconds = 5.5;
 // Each block looks at the lengths of all sequences.
 constexpr int kMostSequences = 32;
 
-// The pack as one that says that a sequence has most of the tokens.
+// The pack as one of sequences of the same length, as dense ones are.
+Problem alike(const Problem& problem) {
+  Problem same = problem;
+  same.varlen = false;
+  return same;
+}
+
+// And as one that says that a sequence has most of the tokens.
 Problem unlike(const Problem& problem) {
   Problem mixed = problem;
   mixed.mixed_lengths = true;
@@ -89,7 +96,7 @@ int fastest(const Problem& problem, const device::Device& device) {
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   return tunable::values_of(
-      Tuning{.alike = fastest(problem, device), .unlike = fastest(unlike(problem), device)},
+      Tuning{.alike = fastest(alike(problem), device), .unlike = fastest(unlike(problem), device)},
       abi::by_lengths::tunables);
 }
 
@@ -97,9 +104,9 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
 // alike: where that, whose time follows the longest, is expected to take as long as the other.
 double longest_share(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   const Problem mixed = unlike(problem);
-  const double alike = way_microseconds(way(tuning.alike), mixed, device);
-  const double other = way_microseconds(way(tuning.unlike), mixed, device);
-  return std::clamp(other / alike, 0.0, 1.0);
+  const double first = way_microseconds(way(tuning.alike), mixed, device);
+  const double second = way_microseconds(way(tuning.unlike), mixed, device);
+  return std::clamp(second / first, 0.0, 1.0);
 }
 
 // A kernel whose blocks end at once in runs that are the other way's.
@@ -165,13 +172,13 @@ double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_lengths::tunables);
   const Problem mixed = unlike(problem);
-  const double other = kIdleMicroseconds + way_microseconds(way(tuning.unlike), mixed, device);
-  if (problem.mixed_lengths) return other;
-  const double alike = kIdleMicroseconds + way_microseconds(way(tuning.alike), problem, device);
-  if (mean_length(problem) < kMixedTokens) return alike;  // expected.cpp takes the mean of both
-  const double spared = way_microseconds(way(tuning.alike), mixed, device) - other;
+  const double second = kIdleMicroseconds + way_microseconds(way(tuning.unlike), mixed, device);
+  if (problem.mixed_lengths) return second;
+  const double first = kIdleMicroseconds + way_microseconds(way(tuning.alike), problem, device);
+  if (mean_length(problem) < kMixedTokens) return first;  // expected.cpp takes the mean of both
+  const double spared = way_microseconds(way(tuning.alike), mixed, device) - second;
   const double share = longest_at_random(problem) / problem.max_sequences;
-  return alike - std::max(spared, 0.0) * share / 4;
+  return first - std::max(spared, 0.0) * share / 4;
 }
 
 }  // namespace
