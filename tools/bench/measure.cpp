@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::int64_t kLongTokens = 32768;  // over this, one head is verified
 constexpr std::int64_t kPeriod = 32749;      // a prime: no chunk sees the same tokens again soon
-constexpr unsigned char kPoison = 0xff;      // a plan may not count on its workspace's contents
+constexpr unsigned char kWorkspacePoison =
+    0xff;  // a plan may not count on its workspace's contents
 
 }  // namespace
 
@@ -107,7 +108,7 @@ std::vector<Measurement> Bench::verify(const Subject& subject) {
     m.variant = &variant;
     if (!variant.plan) continue;
     tensors_->poison_outputs();
-    workspace_.fill(kPoison);
+    workspace_.fill(kWorkspacePoison);
     call_of(variant)(0);
     gpu_.synchronize();
     tensors_->download_outputs(o, final_state);

@@ -70,9 +70,9 @@ struct Tally {
   }
 };
 
-class Clock {
+class Stopwatch {
  public:
-  explicit Clock(double budget) : budget_(budget) {}
+  explicit Stopwatch(double budget) : budget_(budget) {}
   bool spent() const {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
     return budget_ > 0 && passed.count() > budget_;
@@ -104,7 +104,7 @@ int run(const Request& request) {
                                     .copy_bytes_per_second = measure::copy_bandwidth(gpu),
                                     .command = request.command,
                                     .seed = request.seed};
-  const Clock clock(request.time_budget);
+  const Stopwatch clock(request.time_budget);
   cli::Progress progress(request.err, subjects.size(), {.quiet = request.quiet});
   cli::Json rows = cli::Json::array();
   Tally tally;

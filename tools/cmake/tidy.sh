@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy over the sources of one folder.  Most of its time goes into what a source includes, so
+# clang-tidy over several sources.  Most of its time goes into what a source includes, so
 # sources are read together, as one text, wherever their own names let them:
 #   tidy.sh <clang-tidy> <build folder> together <folder to work in> <source>...
 #   tidy.sh <clang-tidy> <build folder> alone <source>
@@ -26,19 +26,38 @@ misfits() {
     "$text" 2>&1 || true; } | sed -n 's/^\(.*\):[0-9]*:[0-9]*: error: .*/\1/p' | sort -u
 }
 
+# Prints those of the sources in whose lines of the text the findings on standard input lie; all of
+# them where a header has one.
+blamed() {
+  local found source first=0 last
+  found=$(sed -nE 's/^(.*):([0-9]+):[0-9]+: (warning|error): .*/\1 \2/p')
+  if [ -z "$found" ] || grep -qvF "$text " <<<"$found"; then
+    printf '%s\n' "$@"
+    return
+  fi
+  for source in "$@"; do
+    last=$((first + $(wc -l <"$source")))
+    awk -v first="$first" -v last="$last" '$2 > first && $2 <= last { print name; exit }' \
+      name="$source" <<<"$found"
+    first=$last
+  done
+}
+
 # What a text of several reports is decided by each source alone: a source passes here that passes so.
 check() {
+  local source sources=("$@") said result=0
   if [ $# -gt 1 ]; then
     write_command "$@"
     cat "$@" >"$text"  # included they would be headers, whose functions the analyzer leaves out
     # Every function is analyzed for itself, too, not only as its callers beside it call it.
-    if "$tidy" --quiet -p "$work" --checks="-$of_one_file" --extra-arg=-Xclang \
-      --extra-arg=-analyzer-inlining-mode=all "$text" >/dev/null 2>&1; then
+    if said=$("$tidy" --quiet -p "$work" --checks="-$of_one_file" --extra-arg=-Xclang \
+      --extra-arg=-analyzer-inlining-mode=all "$text" 2>&1); then
       return 0
     fi
+    mapfile -t sources < <(blamed "$@" <<<"$said")
+    if [ ${#sources[@]} = 0 ]; then sources=("$@"); fi
   fi
-  local source result=0
-  for source in "$@"; do "$tidy" --quiet -p "$build" "$source" || result=1; done
+  for source in "${sources[@]}"; do "$tidy" --quiet -p "$build" "$source" || result=1; done
   return $result
 }
 

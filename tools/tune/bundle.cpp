@@ -22,7 +22,7 @@ using cli::Column;
 using cli::Json;
 using cli::must;
 
-constexpr Column kDamaged[] = {{"entry", "entry"}, {"why", "damaged"}};
+constexpr Column kDamagedEntries[] = {{"entry", "entry"}, {"why", "damaged"}};
 constexpr Column kLeftOut[] = {{"arch", "arch"}, {"problem", "problem"}, {"why", "left out"}};
 
 // A device's kernels for these problems, each as its file; whatever cannot be served is said.
@@ -154,7 +154,7 @@ int bundle_ls(const Request& request) {
   Json damaged = Json::array();
   cli::Document document(request.output);
   document.add("entries", rows_of(*bundle, damaged), entry_columns());
-  if (!damaged.empty()) document.add("damaged", damaged, kDamaged);
+  if (!damaged.empty()) document.add("damaged", damaged, kDamagedEntries);
   document.print();
   return cli::kOk;
 }
@@ -165,7 +165,7 @@ int bundle_verify(const Request& request) {
   rows_of(*bundle, damaged);
   cli::Document document(request.output);
   document.say(fmt::format("{} entries, {} damaged", bundle->size(), damaged.size()));
-  document.add("damaged", damaged, kDamaged);
+  document.add("damaged", damaged, kDamagedEntries);
   document.print();
   return damaged.empty() ? cli::kOk : cli::kFailed;
 }

@@ -14,7 +14,7 @@
 namespace kda::tune_tool {
 namespace {
 
-std::string quoted(const std::string& word) {
+std::string in_quotes(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -49,8 +49,8 @@ std::string find_command() {
     const std::string words = tool;
     const std::string name = words.substr(0, words.find(' '));
     for (const std::string& folder : folders) {
-      if (shell("command -v " + quoted(folder + name) + " 2>/dev/null").code != 0) continue;
-      return quoted(folder + name) + words.substr(name.size());
+      if (shell("command -v " + in_quotes(folder + name) + " 2>/dev/null").code != 0) continue;
+      return in_quotes(folder + name) + words.substr(name.size());
     }
   }
   return {};
@@ -71,7 +71,7 @@ Result<std::string> disassemble(const std::string& cubin) {
   const bool written =
       ::write(file, cubin.data(), cubin.size()) == static_cast<ssize_t>(cubin.size());
   ::close(file);
-  const Finished finished = shell(command + " " + quoted(path) + " 2>&1");
+  const Finished finished = shell(command + " " + in_quotes(path) + " 2>&1");
   ::unlink(path.c_str());
   if (!written) return Status(Code::unsupported, "cannot write to /tmp");
   if (finished.code != 0) {

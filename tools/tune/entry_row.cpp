@@ -8,15 +8,15 @@
 namespace kda::tune_tool {
 namespace {
 
-constexpr cli::Column kColumns[] = {{"key", "key"},
-                                    {"entry", "kernel"},
-                                    {"target", "target"},
-                                    {"registers", "regs"},
-                                    {"spill_bytes", "spill B"},
-                                    {"cubin_bytes", "cubin B"},
-                                    {"compile_ms", "compile ms", 0},
-                                    {"used", "used"},
-                                    {"compiler", "compiler"}};
+constexpr cli::Column kEntryColumns[] = {{"key", "key"},
+                                         {"entry", "kernel"},
+                                         {"target", "target"},
+                                         {"registers", "regs"},
+                                         {"spill_bytes", "spill B"},
+                                         {"cubin_bytes", "cubin B"},
+                                         {"compile_ms", "compile ms", 0},
+                                         {"used", "used"},
+                                         {"compiler", "compiler"}};
 
 }  // namespace
 
@@ -37,6 +37,6 @@ cli::Json entry_row(const cache::Stored& stored, std::int64_t used) {
   return row;
 }
 
-std::span<const cli::Column> entry_columns() { return kColumns; }
+std::span<const cli::Column> entry_columns() { return kEntryColumns; }
 
 }  // namespace kda::tune_tool

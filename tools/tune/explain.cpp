@@ -33,7 +33,7 @@ constexpr Column kNearest[] = {{"stage", "stage"},
                                {"field", "differs in"},
                                {"here", "this problem's"},
                                {"there", "the entry's"}};
-constexpr Column kFields[] = {{"stage", "stage"}, {"field", "key field"}, {"value", "value"}};
+constexpr Column kStageFields[] = {{"stage", "stage"}, {"field", "key field"}, {"value", "value"}};
 
 // What each strategy would do, the chosen one marked.
 Json candidates(const cli::Subject& subject, const Target& target, const kda::Options& options,
@@ -135,7 +135,7 @@ int explain(const Request& request) {
   }
   document.add("kernels", kernels, kKernels);
   if (!near.empty()) document.add("nearest", near, kNearest);
-  document.add("key fields", fields, kFields);
+  document.add("key fields", fields, kStageFields);
   document.print();
   return cli::kOk;
 }

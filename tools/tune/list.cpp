@@ -21,14 +21,14 @@ using cli::Json;
 constexpr Column kStrategies[] = {{"name", "strategy"}, {"summary", "what it does"}};
 constexpr Column kTunables[] = {
     {"strategy", "strategy"}, {"name", "tunable"}, {"values", "values"}, {"meaning", "meaning"}};
-constexpr Column kDevices[] = {{"word", "word"},
-                               {"name", "device"},
-                               {"capability", "capability"},
-                               {"target", "target"},
-                               {"folders", "templates"},
-                               {"multiprocessors", "SMs"},
-                               {"shared_kb", "smem KB a block", 0},
-                               {"l2_mb", "L2 MB", 0}};
+constexpr Column kNamedDevices[] = {{"word", "word"},
+                                    {"name", "device"},
+                                    {"capability", "capability"},
+                                    {"target", "target"},
+                                    {"folders", "templates"},
+                                    {"multiprocessors", "SMs"},
+                                    {"shared_kb", "smem KB a block", 0},
+                                    {"l2_mb", "L2 MB", 0}};
 
 Json strategies() {
   Json rows = Json::array();
@@ -79,7 +79,7 @@ int list(const Request& request) {
   cli::Document document(request.output);
   document.add("strategies", strategies(), kStrategies);
   document.add("tunables", tunables(), kTunables);
-  document.add("devices", devices(), kDevices);
+  document.add("devices", devices(), kNamedDevices);
   document.add("cases", cli::case_rows(), cli::case_columns());
   document.add("models", cli::preset_rows(), cli::preset_columns());
   document.print();

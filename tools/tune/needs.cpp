@@ -8,7 +8,7 @@ namespace {
 using cli::Column;
 using cli::Json;
 
-constexpr Column kColumns[] = {
+constexpr Column kKernelColumns[] = {
     {"arch", "arch"},           {"strategy", "strategy"},        {"tuning", "tuning"},
     {"stage", "stage"},         {"template", "template"},        {"threads", "threads"},
     {"registers", "regs"},      {"spill_bytes", "spill B"},      {"stack_bytes", "stack B"},
@@ -36,7 +36,7 @@ Json kernel_row(const compose::Stage& stage, const program::Unit& unit, const ca
   return row;
 }
 
-std::span<const Column> kernel_columns() { return kColumns; }
+std::span<const Column> kernel_columns() { return kKernelColumns; }
 
 Result<cache::Found> look_up(const program::Unit& unit, cache::Cache& cache) {
   if (const std::optional<cache::Found> found = cache.find(unit.key)) return *found;

@@ -9,16 +9,16 @@
 namespace kda::tune_tool {
 namespace {
 
-constexpr cli::Column kColumns[] = {{"key", "key"},
-                                    {"source", "source"},
-                                    {"device", "device"},
-                                    {"size", "problem"},
-                                    {"strategy", "strategy"},
-                                    {"tuning", "tuning"},
-                                    {"time_us.median", "us", 1},
-                                    {"default_us", "default us", 1},
-                                    {"decision", "decision"},
-                                    {"date", "date"}};
+constexpr cli::Column kRecordColumns[] = {{"key", "key"},
+                                          {"source", "source"},
+                                          {"device", "device"},
+                                          {"size", "problem"},
+                                          {"strategy", "strategy"},
+                                          {"tuning", "tuning"},
+                                          {"time_us.median", "us", 1},
+                                          {"default_us", "default us", 1},
+                                          {"decision", "decision"},
+                                          {"date", "date"}};
 
 }  // namespace
 
@@ -56,6 +56,6 @@ cli::Json record_row(const tune::Record& record) {
       {"date", record.date}};
 }
 
-std::span<const cli::Column> record_columns() { return kColumns; }
+std::span<const cli::Column> record_columns() { return kRecordColumns; }
 
 }  // namespace kda::tune_tool

@@ -16,7 +16,7 @@ using cli::Column;
 using cli::Json;
 using cli::must;
 
-constexpr Column kColumns[] = {
+constexpr Column kTunedColumns[] = {
     {"problem", "problem"},       {"strategy", "strategy"},        {"tuning", "tuning"},
     {"time_us.median", "us", 1},  {"default_us", "default us", 1}, {"decision", "decision"},
     {"considered", "considered"}, {"measured", "measured"},        {"refused", "refused"},
@@ -114,6 +114,6 @@ std::string Tuner::why_not_recorded(const tune::Record& record) const {
       tune::to_text(hint->candidate), hint->microseconds);
 }
 
-std::span<const Column> tuned_columns() { return kColumns; }
+std::span<const Column> tuned_columns() { return kTunedColumns; }
 
 }  // namespace kda::tune_tool

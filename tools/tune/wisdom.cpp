@@ -24,7 +24,7 @@ using cli::must;
 using tune::Wisdom;
 
 constexpr Column kFaults[] = {{"path", "damaged"}, {"why", "why"}};
-constexpr Column kFields[] = {{"field", "field"}, {"value", "value"}};
+constexpr Column kRecordFields[] = {{"field", "field"}, {"value", "value"}};
 constexpr Column kFound[] = {{"problem", "problem"}, {"found", "found"}};
 constexpr Column kImported[] = {{"file", "file"},
                                 {"added", "added"},
@@ -119,7 +119,7 @@ int wisdom_show(const Request& request) {
     for (const auto& [name, value] : row.items()) {
       fields.push_back({{"field", name}, {"value", value}});
     }
-    document.add(tune::key_digest(each.record->problem), fields, kFields);
+    document.add(tune::key_digest(each.record->problem), fields, kRecordFields);
   }
   document.print();
   return cli::kOk;
