@@ -1,6 +1,6 @@
 # cmake --build build --target check: clang-format and clang-tidy (both of version 14, whose layout
 # the tree follows), then the tests that guard the tree's shape.  Ninja runs tidy in parallel and
-# again only for sources that changed.
+# again only for the texts whose sources changed.
 find_program(KDA_CLANG_FORMAT clang-format-14)
 find_program(KDA_CLANG_TIDY clang-tidy-14)
 set(root "${PROJECT_SOURCE_DIR}")
