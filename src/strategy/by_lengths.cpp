@@ -101,12 +101,14 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
 }
 
 // The share of a run's tokens up to which the longest sequence may have the way for those that are
-// alike: where that, whose time follows the longest, is expected to take as long as the other.
+// alike: where that, whose time follows the longest and what comes after it, is expected to take as
+// long as the other (4000 of 8192 tokens and 16 heads 171 us by `fused`, 137 of the longest alone).
 double longest_share(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   const Problem mixed = unlike(problem);
   const double first = way_microseconds(way(tuning.alike), mixed, device);
   const double second = way_microseconds(way(tuning.unlike), mixed, device);
-  return std::clamp(second / first, 0.0, 1.0);
+  constexpr double kAfter = 0.85;
+  return second < first ? kAfter * second / first : 1.0;
 }
 
 // A kernel whose blocks end at once in runs that are the other way's.
