@@ -30,9 +30,9 @@ using abi::by_lengths::Tuning;
 using compose::Launch;
 using compose::Run;
 
-// What the kernels of the other way take, which find nothing to do: 4 to 7 us on an H200
-// (src/README.md).
-constexpr double kIdleMicroseconds = 5.5;
+// What the kernels of the other way take, which find nothing to do: on an H200 4 to 7 us beside
+// `fused`, which lets them begin at its start, 7 to 9 beside chains (src/README.md).
+double idle_microseconds(const Tuning& tuning) { return tuning.alike == 1 ? 5.5 : 8.0; }
 
 // Each block looks at the lengths of all sequences.
 constexpr int kMostSequences = 32;
@@ -174,9 +174,10 @@ double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_lengths::tunables);
   const Problem mixed = unlike(problem);
-  const double second = kIdleMicroseconds + way_microseconds(way(tuning.unlike), mixed, device);
+  const double idle = idle_microseconds(tuning);
+  const double second = idle + way_microseconds(way(tuning.unlike), mixed, device);
   if (problem.mixed_lengths) return second;
-  const double first = kIdleMicroseconds + way_microseconds(way(tuning.alike), problem, device);
+  const double first = idle + way_microseconds(way(tuning.alike), problem, device);
   if (mean_length(problem) < kMixedTokens) return first;  // expected.cpp takes the mean of both
   const double spared = way_microseconds(way(tuning.alike), mixed, device) - second;
   const double share = longest_at_random(problem) / problem.max_sequences;
