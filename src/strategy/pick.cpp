@@ -103,7 +103,9 @@ Result<Composed> compose_nearest(const Problem& problem, const device::Device& d
 // Whether the cost model expects about as much of it as of the best default, or less.
 bool is_promising(const Problem& problem, const device::Device& device,
                   const std::vector<const Strategy*>& strategies, const Preferred& preferred) {
-  constexpr double kSlack = 1.05;
+  // What was measured of packs was of sequences that are alike: no reason to do without by_lengths.
+  const bool alike = problem.varlen && problem.max_sequences > 1 && !problem.mixed_lengths;
+  const double slack = alike ? 1.0 : 1.05;
   double best = std::numeric_limits<double>::infinity();
   for (const Strategy* strategy : strategies) {
     if (!strategy->applicable(problem, device)) continue;
@@ -111,7 +113,7 @@ bool is_promising(const Problem& problem, const device::Device& device,
                                                 strategy->defaults(problem, device)));
   }
   return expected_microseconds(*preferred.strategy, problem, device, preferred.tuning) <=
-         kSlack * best;
+         slack * best;
 }
 
 }  // namespace
