@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -71,15 +73,19 @@ Status applicable(const Problem& problem, const device::Device& device) {
                         "lower_bound >= -100 and no w and u (the problem is {})",
                         problem::to_text(problem))};
   }
+  if (Status status = check_checkpoints("by_lengths", problem, abi::factors::chunk); !status) {
+    return status;
+  }
   return chunk_wgmma.applicable(problem, device);
 }
 
 tunable::Space space() { return tunable::space_of(abi::by_lengths::tunables); }
 
-// Infinite where the way does not serve.
-double way_microseconds(const Strategy& way, const Problem& problem, const device::Device& device) {
-  if (!way.applicable(problem, device)) return std::numeric_limits<double>::infinity();
-  return way.estimate(problem, device, way.defaults(problem, device));
+// Of a way with the tuning that it has for `planned`; infinite where it does not serve.
+double way_microseconds(const Strategy& way, const Problem& planned, const Problem& problem,
+                        const device::Device& device) {
+  if (!way.applicable(planned, device)) return std::numeric_limits<double>::infinity();
+  return way.estimate(problem, device, way.defaults(planned, device));
 }
 
 // The way that is expected to be the fastest.
@@ -87,7 +93,7 @@ int fastest(const Problem& problem, const device::Device& device) {
   int best = 0;
   double least = std::numeric_limits<double>::infinity();
   for (int number = 1; number <= static_cast<int>(kWays.size()); ++number) {
-    const double us = way_microseconds(way(number), problem, device);
+    const double us = way_microseconds(way(number), problem, problem, device);
     if (best != 0 && us >= least) continue;
     least = us;
     best = number;
@@ -101,15 +107,14 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
       abi::by_lengths::tunables);
 }
 
-// The share of a run's tokens up to which the longest sequence may have the way for those that are
-// alike: where that, whose time follows the longest and what comes after it, is expected to take as
-// long as the other (4000 of 8192 tokens and 16 heads 171 us by `fused`, 137 of the longest alone).
-double longest_share(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  const Problem mixed = unlike(problem);
-  const double first = way_microseconds(way(tuning.alike), mixed, device);
-  const double second = way_microseconds(way(tuning.unlike), mixed, device);
-  constexpr double kAfter = 0.85;
-  return second < first ? kAfter * second / first : 1.0;
+// What both ways take of a pack of one long sequence.
+struct OfLong {
+  double alike, unlike;  // microseconds
+};
+OfLong of_long(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  const Problem one = unlike(problem);
+  return {way_microseconds(way(tuning.alike), problem, one, device),
+          way_microseconds(way(tuning.unlike), one, one, device)};
 }
 
 // A kernel whose blocks end at once in runs that are the other way's.
@@ -133,6 +138,7 @@ compose::Stage guarded(compose::Stage stage, Guard guard, double share) {
   if (is_of("chunk/")) return at_work<abi::chunk::PrepareArgs>(std::move(stage), share);
   if (is_of("chunk_wgmma/")) return at_work<abi::chunk_wgmma::Args>(std::move(stage), share);
   if (is_of("segments/")) return at_work<abi::segments::Args>(std::move(stage), share);
+  assert(is_of("recurrent/"));
   return at_work<abi::recurrent::StepArgs<false>>(std::move(stage), share);
 }
 
@@ -142,7 +148,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   compose::Recipe recipe;
   recipe.strategy = "by_lengths";
   recipe.tuning = values;
-  const double share = longest_share(problem, device, tuning);
+  const double share = longest_alike(problem, device, values);
   const auto add = [&](const char* name, int number, const Problem& of, Guard guard) -> Status {
     const Strategy& own = way(number);
     Status status = own.applicable(of, device);
@@ -168,24 +174,36 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   return recipe;
 }
 
-// The way for sequences that are alike, less what the other one spares of packs that are not: the
-// share of the tokens that the longest has where they are cut at random places is taken for four
-// times as often as one has most of them.
+// The way for sequences that are alike, less what the other one spares of packs that are not.  One
+// sequence is taken to have most of the tokens a quarter as often as the longest has, where tokens
+// are cut at random places.
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_lengths::tunables);
-  const Problem mixed = unlike(problem);
   const double idle = idle_microseconds(tuning);
-  const double second = idle + way_microseconds(way(tuning.unlike), mixed, device);
-  if (problem.mixed_lengths) return second;
-  const double first = idle + way_microseconds(way(tuning.alike), problem, device);
+  if (problem.mixed_lengths) {
+    return idle + way_microseconds(way(tuning.unlike), problem, problem, device);
+  }
+  const double first = idle + way_microseconds(way(tuning.alike), problem, problem, device);
   if (mean_length(problem) < kMixedTokens) return first;  // expected.cpp takes the mean of both
-  const double spared = way_microseconds(way(tuning.alike), mixed, device) - second;
-  const double share = longest_at_random(problem) / problem.max_sequences;
-  return first - std::max(spared, 0.0) * share / 4;
+  const OfLong one = of_long(problem, device, tuning);
+  const double spared = one.alike - one.unlike - idle;
+  if (!std::isfinite(spared)) return std::numeric_limits<double>::infinity();
+  const double often = longest_at_random(problem) / problem.max_sequences / 4;
+  return first - std::max(spared, 0.0) * often;
 }
 
 }  // namespace
+
+// The time of the way for those that are alike follows the longest and what comes after it: 4000 of
+// 8192 tokens and 16 heads take 171 us by `fused`, 137 of them the longest.
+double longest_alike(const Problem& problem, const device::Device& device,
+                     const tunable::Values& values) {
+  const OfLong one =
+      of_long(problem, device, tunable::tuning_of<Tuning>(values, abi::by_lengths::tunables));
+  constexpr double kAfter = 0.85;
+  return one.unlike < one.alike ? kAfter * one.unlike / one.alike : 1.0;
+}
 
 const Strategy by_lengths = {
     "by_lengths",

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "strategy/by_lengths.hpp"
 #include "strategy/expected.hpp"
 #include "strategy/table.hpp"
 
@@ -100,20 +101,19 @@ Result<Composed> compose_nearest(const Problem& problem, const device::Device& d
   return first.status();
 }
 
-// Whether the cost model expects about as much of it as of the best default, or less.
+// Whether the cost model expects about as much of it as of the best default, or less; by_lengths
+// has the better of what was measured of packs, whose sequences were alike.
 bool is_promising(const Problem& problem, const device::Device& device,
                   const std::vector<const Strategy*>& strategies, const Preferred& preferred) {
-  // What was measured of packs was of sequences that are alike: no reason to do without by_lengths.
-  const bool alike = problem.varlen && problem.max_sequences > 1 && !problem.mixed_lengths;
-  const double slack = alike ? 1.0 : 1.05;
-  double best = std::numeric_limits<double>::infinity();
+  constexpr double kSlack = 1.05;
+  double most = std::numeric_limits<double>::infinity();
   for (const Strategy* strategy : strategies) {
     if (!strategy->applicable(problem, device)) continue;
-    best = std::min(best, expected_microseconds(*strategy, problem, device,
-                                                strategy->defaults(problem, device)));
+    const double expected =
+        expected_microseconds(*strategy, problem, device, strategy->defaults(problem, device));
+    most = std::min(most, strategy == &by_lengths ? expected : kSlack * expected);
   }
-  return expected_microseconds(*preferred.strategy, problem, device, preferred.tuning) <=
-         slack * best;
+  return expected_microseconds(*preferred.strategy, problem, device, preferred.tuning) <= most;
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,10 +21,9 @@
 #include "strategy/chunk_factors.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/expected.hpp"
-#include "strategy/fused.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
-#include "strategy/segments.hpp"
+#include "strategy/ways.hpp"
 
 namespace kda::strategy {
 namespace {
@@ -34,12 +32,9 @@ using abi::unit_steps::Tuning;
 using compose::Launch;
 using compose::Run;
 
-// By Tuning::by, from 1 on.
-constexpr std::array<const Strategy*, 4> kFirstWays = {&fused, &chunk_wgmma, &segments,
-                                                       &by_lengths};
-const Strategy& first_way_of(const Tuning& tuning) {
-  return *kFirstWays.at(static_cast<std::size_t>(tuning.by - 1));
-}
+// By Tuning::by.
+constexpr int kBoth = 4;
+const Strategy& first_way_by(int by) { return by == kBoth ? by_lengths : way(by); }
 
 // What a look takes, and two kernels that then have nothing to do: within the noise of 375 us on an
 // H100.  Taken for more, as a second way has its price: a workspace, and the host's time for its
@@ -67,9 +62,10 @@ Status applicable(const Problem& problem, const device::Device& device) {
         "qk_normalized)"};
   }
   if (is_mixed(problem)) {
-    return {
-        Code::unsupported,
-        "strategy unit_steps: no mixed_lengths, whose short sequences have a stage of their own"};
+    return {Code::unsupported,
+            "strategy unit_steps: no mixed_lengths: run again, short sequences would want a stage "
+            "of their "
+            "own"};
   }
   if (!prepares_by_group(promised(problem), device, abi::factors::chunk)) {
     return {Code::unsupported,
@@ -97,14 +93,14 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   const Problem sure = promised(problem);
   Tuning tuning{.by = 2};
   double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < kFirstWays.size(); ++i) {
-    const Strategy& way = *kFirstWays[i];
-    if (!way.applicable(sure, device)) continue;
+  for (int by = 1; by <= kBoth; ++by) {
+    const Strategy& first = first_way_by(by);
+    if (!first.applicable(sure, device)) continue;
     // As the planner would choose, packs that may be mixed by both.
-    const double us = expected_microseconds(way, sure, device, way.defaults(sure, device));
+    const double us = expected_microseconds(first, sure, device, first.defaults(sure, device));
     if (us >= least) continue;
     least = us;
-    tuning.by = static_cast<int>(i) + 1;
+    tuning.by = by;
   }
   return tunable::values_of(tuning, abi::unit_steps::tunables);
 }
@@ -239,7 +235,7 @@ compose::Stage recurrence_again(compose::Stage stage, const Problem& problem,
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
                                        const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::unit_steps::tunables);
-  const Strategy& first_by = first_way_of(tuning);
+  const Strategy& first_by = first_way_by(tuning.by);
   const Problem sure = promised(problem);
   if (Status status = first_by.applicable(sure, device); !status) {
     return Status(status.code(),
@@ -276,7 +272,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::unit_steps::tunables);
-  const double first = way_microseconds(promised(problem), device, first_way_of(tuning));
+  const double first = way_microseconds(promised(problem), device, first_way_by(tuning.by));
   // States that are kept or moved are read and written once more.
   const double moved = may_lie_over(problem) || keeps_states(problem)
                            ? 2e6 * static_cast<double>(states_bytes(problem)) /

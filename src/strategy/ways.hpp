@@ -10,7 +10,7 @@
 
 namespace kda::strategy {
 
-constexpr std::array<const Strategy*, 3> kWays = {&fused, &chunk_wgmma, &segments};
+inline constexpr std::array<const Strategy*, 3> kWays = {&fused, &chunk_wgmma, &segments};
 
 // From 1 on.
 inline const Strategy& way(int number) { return *kWays.at(static_cast<std::size_t>(number - 1)); }

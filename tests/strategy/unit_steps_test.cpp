@@ -1,6 +1,7 @@
 // Strategy unit_steps: which way a run goes, on the host and on a GPU.
 #include "strategy/unit_steps.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "abi/unit_steps.h"
 #include "launch/graph_pool.hpp"
 #include "problem/shape.hpp"
+#include "strategy/by_lengths.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/expected.hpp"
 #include "support/one_run.hpp"
@@ -95,6 +97,11 @@ TEST_CASE("steps of the delta rule are first taken for at most one", "[strategy]
     // The bug: a kept graph took four kernels, so a run launched these one by one, in 20 us for 8.
     CHECK(names.size() <= launch::GraphPool::kMostKernels);
   }
+  // None has more than both ways by segments, in a pool.
+  const Problem most = problem_in_words("T=65536 N=2 H=2 varlen=1 beta_logit=0 pool=1 h0=1 ht=1");
+  const auto recipe = unit_steps.compose(most, h200(), {{"by", 4}});
+  REQUIRE(recipe);
+  CHECK(recipe->stages.size() == launch::GraphPool::kMostKernels);
 }
 
 namespace {
@@ -208,6 +215,18 @@ constexpr int kWays = 4;
 // Whether a run may begin by that way.
 bool begins(const Problem& problem, int by) {
   return static_cast<bool>(unit_steps.compose(problem, h200(), {{"by", by}}));
+}
+
+// Whether the first way by both ends in that for one long sequence.
+bool goes_unlike(const Trial& trial) {
+  const Trial one = complete(trial);
+  Problem sure = one.problem;
+  sure.beta_at_most_one = !sure.beta_is_logit;
+  sure.qk_normalized = !sure.l2norm_qk;
+  const double share =
+      strategy::longest_alike(sure, h200(), strategy::by_lengths.defaults(sure, h200()));
+  const auto longest = *std::max_element(one.lengths.begin(), one.lengths.end());
+  return static_cast<double>(longest) > share * static_cast<double>(one.tokens());
 }
 
 // What breaks a promise: a beta, or a row of k or q times a power of two.
@@ -335,12 +354,14 @@ TEST_CASE("a run in a pool begins again from what its slots held", "[gpu]") {
           spec.keys = reference::KeyPattern::unnormalised;
         }
         PoolTrial one;
+        // Of packs by_lengths takes one for a long sequence beside others.
         const std::vector<std::int64_t> lengths =
-            dense ? std::vector<std::int64_t>(8, 130)
-                  : std::vector<std::int64_t>{300, 0, 33, 129, 1, 64, 70, 257};
+            dense    ? std::vector<std::int64_t>(8, 130)
+            : i == 3 ? std::vector<std::int64_t>{900, 0, 1, 7, 1, 2, 0, 3}
+                     : std::vector<std::int64_t>{300, 0, 33, 129, 1, 64, 70, 257};
         one.trial = trial(std::string("pool=1 ") + words + "V=128 HV=4", lengths, spec);
         one.slots = make_slots({.sequences = static_cast<int>(lengths.size()),
-                                .checkpoint_columns = checkpoints ? 3 : 0,  // 300 tokens have more
+                                .checkpoint_columns = checkpoints ? 3 : 0,  // tokens have more
                                 .prefixes = starts && i % 2 == 1,
                                 .seed = trials.size()});
         one.gap = i == 1 ? 3 : i == 2 ? 64 : 0;
@@ -357,6 +378,10 @@ TEST_CASE("a run in a pool begins again from what its slots held", "[gpu]") {
     std::vector<PoolTrial> served = trials;
     std::erase_if(served,
                   [&](PoolTrial& each) { return !begins(complete(each.trial).problem, by); });
+    const auto unlike = std::count_if(served.begin(), served.end(), [](const PoolTrial& each) {
+      return goes_unlike(each.trial);
+    });
+    if (by == 4) CHECK((unlike > 0 && unlike < static_cast<std::ptrdiff_t>(served.size())));
     check_pools_on_device("begin again", served, {{"unit_steps", "by=" + std::to_string(by)}});
   }
 }

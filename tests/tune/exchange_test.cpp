@@ -139,7 +139,7 @@ TEST_CASE("every shipped record is sound", "[tune]") {
 
 // By what the search of each record has measured of the choice, or of its strategy's best.
 // The model is of an H200; an H100 is held to less.  Packs were tuned by sequences that are alike:
-// by_lengths takes the one way, and the kernels of the other, which find nothing to do, up to 5 us.
+// by_lengths takes the one way, and the kernels of the other, which find nothing to do, 4 to 9 us.
 TEST_CASE("without a record the planner's choice is within a tenth of the best", "[tune]") {
   for (const char* line : tune::shipped_lines()) {
     const auto record = tune::parse_record(line);
@@ -156,7 +156,7 @@ TEST_CASE("without a record the planner's choice is within a tenth of the best",
         has_two ? strategy::way(chosen.tuning.at(0).second).name : chosen.strategy;
     double us = 0;
     for (const tune::Measurement& each : record->by_strategy) {
-      if (each.candidate.strategy == taken) us = each.time_us.median + (has_two ? 5.0 : 0.0);
+      if (each.candidate.strategy == taken) us = each.time_us.median + (has_two ? 7.0 : 0.0);
     }
     if (chosen == record->fallback) us = record->fallback_us;
     CHECK(us > 0);

@@ -334,6 +334,7 @@ extern "C" __global__ void __launch_bounds__(threads, resident)
   extern __shared__ char memory[];
   SharedMemory& shared = *reinterpret_cast<SharedMemory*>(memory);
   const abi::chunk::PrepareArgs& args = unguarded(given);
+  static_assert(!guarded || guard == abi::Guard::found, "groups prepare where lengths decide");
   if constexpr (!guarded) {
     prepare(shared, args, blockIdx.x, static_cast<int>(blockIdx.y));
   } else {

@@ -111,6 +111,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     kda_chunk_wgmma_recurrence(const __grid_constant__ Given given) {
   extern __shared__ __align__(1024) char memory[];
   const abi::Inputs& in = unguarded(given).chain.in;
+  // Without tokens, where it is the first, all lengths are 0, whatever cu_seqlens may be yet.
   if (ends_at_once<shape>(given, in)) return;
   const auto part = [&](u32 number) {  // of all (sequence, value head, shard)
     chunk_wgmma::Task task;

@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1
   pair.init_step(static_cast<int>(threadIdx.x));
   ptx::wait_for_previous();
   // The other way's kernels look meanwhile whether they have anything to do.
-  if constexpr (guarded) ptx::launch_dependents();
+  if constexpr (guard == abi::Guard::alike) ptx::launch_dependents();
   if (stays_out<shape>(given, args.in)) return;
   if (threadIdx.x < 32) line.decide(args.in);
   ptx::cluster_meet();
