@@ -101,19 +101,19 @@ Result<Composed> compose_nearest(const Problem& problem, const device::Device& d
   return first.status();
 }
 
-// Whether the cost model expects about as much of it as of the best default, or less; by_lengths
-// has the better of what was measured of packs, whose sequences were alike.
+// Whether the cost model expects about as much of it as of the best default, or less; no more of
+// packs that may be unlike, as by_lengths knows them: what was measured was of sequences alike.
 bool is_promising(const Problem& problem, const device::Device& device,
                   const std::vector<const Strategy*>& strategies, const Preferred& preferred) {
-  constexpr double kSlack = 1.05;
-  double most = std::numeric_limits<double>::infinity();
+  const double slack = by_lengths.applicable(problem, device) ? 1.0 : 1.05;
+  double best = std::numeric_limits<double>::infinity();
   for (const Strategy* strategy : strategies) {
     if (!strategy->applicable(problem, device)) continue;
-    const double expected =
-        expected_microseconds(*strategy, problem, device, strategy->defaults(problem, device));
-    most = std::min(most, strategy == &by_lengths ? expected : kSlack * expected);
+    best = std::min(best, expected_microseconds(*strategy, problem, device,
+                                                strategy->defaults(problem, device)));
   }
-  return expected_microseconds(*preferred.strategy, problem, device, preferred.tuning) <= most;
+  return expected_microseconds(*preferred.strategy, problem, device, preferred.tuning) <=
+         slack * best;
 }
 
 }  // namespace
