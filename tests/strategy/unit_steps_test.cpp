@@ -388,6 +388,7 @@ TEST_CASE("a run in a pool begins again from what its slots held", "[gpu]") {
 
 // Both ways in every layout, beside NaN that is nobody's, and with offsets that make no sense.
 TEST_CASE("unit_steps in odd places", "[gpu]") {
+  if (!on_device()) return;
   std::vector<Trial> trials;
   for (const bool beyond : {false, true}) {
     for (const char* words :
