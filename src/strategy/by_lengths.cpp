@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -130,7 +129,7 @@ compose::Stage at_work(compose::Stage stage, double share) {
   return stage;
 }
 
-compose::Stage guarded(compose::Stage stage, Guard guard, double share) {
+Result<compose::Stage> guarded(compose::Stage stage, Guard guard, double share) {
   stage.name += guard == Guard::alike ? "_alike" : "_unlike";
   stage.prelude += fmt::format("#define KDA_GUARDED {}\n", static_cast<int>(guard));
   const auto is_of = [&](std::string_view folder) { return stage.file.starts_with(folder); };
@@ -138,8 +137,11 @@ compose::Stage guarded(compose::Stage stage, Guard guard, double share) {
   if (is_of("chunk/")) return at_work<abi::chunk::PrepareArgs>(std::move(stage), share);
   if (is_of("chunk_wgmma/")) return at_work<abi::chunk_wgmma::Args>(std::move(stage), share);
   if (is_of("segments/")) return at_work<abi::segments::Args>(std::move(stage), share);
-  assert(is_of("recurrent/"));
-  return at_work<abi::recurrent::StepArgs<false>>(std::move(stage), share);
+  if (is_of("recurrent/")) {
+    return at_work<abi::recurrent::StepArgs<false>>(std::move(stage), share);
+  }
+  return Status(Code::unsupported,
+                fmt::format("strategy by_lengths: {} takes no guard by lengths", stage.file));
 }
 
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
@@ -156,7 +158,9 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
       Result<compose::Recipe> stages = own.compose(of, device, own.defaults(of, device));
       if (stages) {
         for (compose::Stage& stage : stages->stages) {
-          recipe.stages.push_back(guarded(std::move(stage), guard, share));
+          Result<compose::Stage> own_stage = guarded(std::move(stage), guard, share);
+          if (!own_stage) return own_stage.status();
+          recipe.stages.push_back(*std::move(own_stage));
         }
         // Never both at once, so what they work in is the same memory.
         recipe.workspace_bytes = std::max(recipe.workspace_bytes, stages->workspace_bytes);

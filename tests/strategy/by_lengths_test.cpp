@@ -51,9 +51,7 @@ std::int64_t most_alike(const Problem& problem, const device::Device& device,
 bool is_unlike(const Trial& trial, const tunable::Values& values,
                const device::Device& device = h200()) {
   const Trial one = complete(trial);
-  const auto longest = *std::max_element(one.lengths.begin(), one.lengths.end());
-  return static_cast<double>(longest) >
-         strategy::longest_alike(one.problem, device, values) * static_cast<double>(one.tokens());
+  return has_longer(one, strategy::longest_alike(one.problem, device, values));
 }
 
 }  // namespace

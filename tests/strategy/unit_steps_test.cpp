@@ -223,10 +223,8 @@ bool goes_unlike(const Trial& trial) {
   Problem sure = one.problem;
   sure.beta_at_most_one = !sure.beta_is_logit;
   sure.qk_normalized = !sure.l2norm_qk;
-  const double share =
-      strategy::longest_alike(sure, h200(), strategy::by_lengths.defaults(sure, h200()));
-  const auto longest = *std::max_element(one.lengths.begin(), one.lengths.end());
-  return static_cast<double>(longest) > share * static_cast<double>(one.tokens());
+  const tunable::Values ways = strategy::by_lengths.defaults(sure, h200());
+  return has_longer(one, strategy::longest_alike(sure, h200(), ways));
 }
 
 // What breaks a promise: a beta, or a row of k or q times a power of two.

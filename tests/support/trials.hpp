@@ -1,6 +1,7 @@
 // Trials in words, and the two tests that every list of them gets.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -75,6 +76,12 @@ inline std::vector<Trial> in_every_place(Trial one) {
     out.push_back(one);
   }
   return out;
+}
+
+// Whether the longest sequence of a completed trial has more than such a share of its tokens.
+inline bool has_longer(const Trial& one, double share) {
+  const auto longest = *std::max_element(one.lengths.begin(), one.lengths.end());
+  return static_cast<double>(longest) > share * static_cast<double>(one.tokens());
 }
 
 inline Plan plan_of(const Problem& problem, const std::string& strategy) {
