@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -37,7 +38,11 @@ using compose::Run;
 double idle_microseconds(const Tuning& tuning) { return tuning.alike == 1 ? 7.5 : 10.0; }
 
 // Each block looks at the lengths of all sequences.
-constexpr int kMostSequences = 32;
+constexpr int kMostSequences = 1024;
+
+// Of many sequences both ways leave the short ones to one stage, and have no more blocks before it
+// than there are multiprocessors, as each looks at all lengths.
+bool leaves_short(const Problem& problem) { return may_have_short(problem); }
 
 // The pack as one of sequences of the same length, as dense ones are.
 Problem alike(const Problem& problem) {
@@ -75,16 +80,38 @@ Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_checkpoints("by_lengths", problem, abi::factors::chunk); !status) {
     return status;
   }
+  if (leaves_short(problem)) {
+    if (Status status = fused.applicable(problem, device); !status) {
+      return {status.code(),
+              fmt::format("strategy by_lengths: of more than 32 sequences: {}", status.message())};
+    }
+    if (!short_and_long_at_once(problem, device)) {
+      return {
+          Code::unsupported,
+          fmt::format("strategy by_lengths: HV={} V={} in more than 32 sequences: chains of one "
+                      "would leave too little of {} to prepare beside them",
+                      problem.value_heads, problem.value_dim, device.name)};
+    }
+  }
   return chunk_wgmma.applicable(problem, device);
 }
 
 tunable::Space space() { return tunable::space_of(abi::by_lengths::tunables); }
 
+// A way's tuning for such a problem.
+tunable::Values tuning_of_way(const Strategy& own, const Problem& problem,
+                              const device::Device& device) {
+  if (&own == &chunk_wgmma && is_mixed(problem) && has_many(problem)) {
+    if (const auto at_once = short_and_long_at_once(problem, device)) return *at_once;
+  }
+  return own.defaults(problem, device);
+}
+
 // Of a way with the tuning that it has for `planned`; infinite where it does not serve.
 double way_microseconds(const Strategy& way, const Problem& planned, const Problem& problem,
                         const device::Device& device) {
   if (!way.applicable(planned, device)) return std::numeric_limits<double>::infinity();
-  return way.estimate(problem, device, way.defaults(planned, device));
+  return way.estimate(problem, device, tuning_of_way(way, planned, device));
 }
 
 // The way that is expected to be the fastest.
@@ -101,6 +128,7 @@ int fastest(const Problem& problem, const device::Device& device) {
 }
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
+  if (leaves_short(problem)) return tunable::values_of(Tuning{}, abi::by_lengths::tunables);
   return tunable::values_of(
       Tuning{.alike = fastest(alike(problem), device), .unlike = fastest(unlike(problem), device)},
       abi::by_lengths::tunables);
@@ -129,6 +157,9 @@ compose::Stage at_work(compose::Stage stage, double share) {
   return stage;
 }
 
+// Where the kernel of a stage of short sequences lies.
+constexpr std::string_view kShortFolder = "recurrent/";
+
 Result<compose::Stage> guarded(compose::Stage stage, Guard guard, double share) {
   stage.name += guard == Guard::alike ? "_alike" : "_unlike";
   stage.prelude += fmt::format("#define KDA_GUARDED {}\n", static_cast<int>(guard));
@@ -137,7 +168,7 @@ Result<compose::Stage> guarded(compose::Stage stage, Guard guard, double share) 
   if (is_of("chunk/")) return at_work<abi::chunk::PrepareArgs>(std::move(stage), share);
   if (is_of("chunk_wgmma/")) return at_work<abi::chunk_wgmma::Args>(std::move(stage), share);
   if (is_of("segments/")) return at_work<abi::segments::Args>(std::move(stage), share);
-  if (is_of("recurrent/")) {
+  if (is_of(kShortFolder)) {
     return at_work<abi::recurrent::StepArgs<false>>(std::move(stage), share);
   }
   return Status(Code::unsupported,
@@ -150,14 +181,26 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   compose::Recipe recipe;
   recipe.strategy = "by_lengths";
   recipe.tuning = values;
+  const bool shares = leaves_short(problem);
+  if (shares && (tuning.alike != 1 || tuning.unlike != 2)) {
+    return Status(Code::unsupported,
+                  fmt::format("strategy by_lengths: alike={} unlike={} with max_sequences = {}: of "
+                              "more than 32 sequences alike=1 unlike=2 serves",
+                              tuning.alike, tuning.unlike, problem.max_sequences));
+  }
   const double share = longest_alike(problem, device, values);
+  std::optional<compose::Stage> last;  // for short sequences, whichever way the others go
   const auto add = [&](const char* name, int number, const Problem& of, Guard guard) -> Status {
     const Strategy& own = way(number);
     Status status = own.applicable(of, device);
     if (status) {
-      Result<compose::Recipe> stages = own.compose(of, device, own.defaults(of, device));
+      Result<compose::Recipe> stages = own.compose(of, device, tuning_of_way(own, of, device));
       if (stages) {
         for (compose::Stage& stage : stages->stages) {
+          if (shares && stage.file.starts_with(kShortFolder)) {
+            if (!last) last = std::move(stage);
+            continue;
+          }
           Result<compose::Stage> own_stage = guarded(std::move(stage), guard, share);
           if (!own_stage) return own_stage.status();
           recipe.stages.push_back(*std::move(own_stage));
@@ -175,12 +218,13 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (Status status = add("unlike", tuning.unlike, unlike(problem), Guard::unlike); !status) {
     return status;
   }
+  if (last) recipe.stages.push_back(*std::move(last));
   return recipe;
 }
 
 // The way for sequences that are alike, less what the other one spares of packs that are not.  One
 // sequence is taken to have most of the tokens a quarter as often as the longest has, where tokens
-// are cut at random places.
+// are cut at random places; every fourth time where so many may be decodes.
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_lengths::tunables);
@@ -193,8 +237,10 @@ double estimate(const Problem& problem, const device::Device& device,
   const OfLong one = of_long(problem, device, tuning);
   const double spared = one.alike - one.unlike - idle;
   if (!std::isfinite(spared)) return std::numeric_limits<double>::infinity();
-  const double often = longest_at_random(problem) / problem.max_sequences / 4;
-  return first - std::max(spared, 0.0) * often;
+  const double often =
+      leaves_short(problem) ? 0.25 : longest_at_random(problem) / problem.max_sequences / 4;
+  // No more than a quarter, so that what is expected stays a time that some pack may take.
+  return std::max(first - std::max(spared, 0.0) * often, 0.75 * first);
 }
 
 }  // namespace

@@ -146,11 +146,6 @@ Status check_short(const Problem& problem, const Tuning& tuning) {
                       tuning.short_tokens)};
 }
 
-// Up to here token by token is faster (256 such sequences beside one of 8192, H = 16 on an H200: of
-// 1 token 289 us for 509 by chunks of two warpgroups, of 8 528 for 549, of 16 875 for 558;
-// src/README.md has the command.  By rings of three, since then, those of 1 take 458).
-constexpr int kShortTokens = 8;
-
 // Sequences of up to so many chunks are over before a block is busy: two blocks share a
 // multiprocessor, which a ring of three leaves room for (32 of 64 tokens, H = 16: 73 us for 80).
 constexpr double kBriefChunks = 4;
@@ -182,6 +177,28 @@ Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups, int co
   return tuning;
 }
 
+// One stage after the other, as all begin.
+Tuning one_by_one_of(const Problem& problem) {
+  Tuning tuning;
+  // 16 heads of K = 192 in f16 671 us by four times chunk threads, 733 by eight times as many.
+  const bool many = problem.key_dim > 64 && problem.key_dim <= 128;
+  tuning.prepare_threads = (many ? 8 : 4) * tuning.chunk;
+  shorten_ring(problem::shape_of(problem), tuning);
+  return tuning;
+}
+
+// And beside a stage of short sequences, whose blocks find room beside a ring of six, or of four
+// with checkpoints.
+Tuning apart_at_once_of(const Problem& problem, const device::Device& device) {
+  const abi::Shape shape = problem::shape_of(problem);
+  Tuning tuning = at_once_of(shape, one_by_one_of(problem), 1);
+  tuning.preparers = preparers_of(problem, device, tuning);
+  tuning.load_stages =
+      std::min(tuning.load_stages, abi::chunk_wgmma::copies_checkpoints(shape) ? 4 : 6);
+  tuning.short_tokens = kShortTokens;
+  return tuning;
+}
+
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
 // stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
@@ -190,12 +207,8 @@ Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups, int co
 // block.  One with checkpoints, too, and one stage after the other a ring of four (H = 64 583 us,
 // two warpgroups 621).
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
-  Tuning tuning;
+  Tuning tuning = one_by_one_of(problem);
   const abi::Shape shape = problem::shape_of(problem);
-  // 16 heads of K = 192 in f16 671 us by four times chunk threads, 733 by eight times as many.
-  const bool many = problem.key_dim > 64 && problem.key_dim <= 128;
-  tuning.prepare_threads = (many ? 8 : 4) * tuning.chunk;
-  shorten_ring(shape, tuning);
   Tuning apart = tuning;
   apart.short_tokens = kShortTokens;
   const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
@@ -239,10 +252,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     tuning = at_once;
   }
   if (is_mixed(problem)) {
-    Tuning apart_at_once = beside(1);
-    // Blocks of the short stage find room beside a ring of six, or of four with checkpoints.
-    apart_at_once.load_stages = std::min(apart_at_once.load_stages, copies ? 4 : 6);
-    apart_at_once.short_tokens = kShortTokens;
+    const Tuning apart_at_once = apart_at_once_of(problem, device);
     if (fits_beside(problem, device, apart_at_once) &&
         microseconds(problem, device, apart_at_once) < microseconds(problem, device, apart)) {
       apart = apart_at_once;
@@ -371,6 +381,13 @@ double estimate(const Problem& problem, const device::Device& device,
 }
 
 }  // namespace
+
+std::optional<tunable::Values> short_and_long_at_once(const Problem& problem,
+                                                      const device::Device& device) {
+  const Tuning tuning = apart_at_once_of(problem, device);
+  if (!fits_beside(problem, device, tuning)) return std::nullopt;
+  return tunable::values_of(tuning, abi::chunk_wgmma::tunables);
+}
 
 const Strategy chunk_wgmma = {
     "chunk_wgmma",

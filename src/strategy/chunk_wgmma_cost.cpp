@@ -6,6 +6,7 @@
 
 #include "problem/shape.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/recurrent.hpp"
 
 namespace kda::strategy::chunk_wgmma_cost {
 
@@ -102,26 +103,23 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
   return start + 1.05 * std::pow(std::pow(parts.chain, 4) + std::pow(parts.prepare, 4), 0.25);
 }
 
-// The prefill of a mixed pack, and its decodes' states beside the chains; nine tenths of the
-// bandwidth is what decodes alone reach on an H200.  256 decodes beside 8192 tokens take 270 us at
-// once and 289 otherwise, beside 8 of 1024 tokens 295 and 290: how many are long is not known.
+// The prefill of a mixed pack, and its decodes beside the chains.  256 decodes beside 8192 tokens
+// of 8, 16 and 32 heads take 146, 260 and 545 us at once, 64 beside 4096 73, 97 and 204 (an H200),
+// one stage after the other 16 heads 289; and beside 8 of 1024 tokens 290 for 295: how many are
+// long is not known.
 double apart_microseconds(const Problem& problem, const device::Device& device,
                           const Tuning& tuning) {
   const Problem prefill = longest_alone(problem);
-  const double states = static_cast<double>(problem.max_sequences - 1) * problem.value_heads *
-                        problem.key_dim * problem.value_dim *
-                        abi::bytes_of(problem::shape_of(problem).state_type) *
-                        ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
-  const double decodes = states / (0.9 * device.memory_bandwidth) * 1e6;
+  const double decodes = decodes_microseconds(problem, device);
   if (tuning.stages_at_once > 1) {
-    // Decodes begin where prepare has ended or left multiprocessors alone: halfway, say.
-    const double alone = at_once_microseconds(
-        prefill, device, tuning, chain_blocks(problem, device, tuning).of(problem.max_sequences));
-    return std::max(alone, 25.0 + 0.5 * alone + decodes);
+    const std::int64_t chains = chain_blocks(problem, device, tuning).of(problem.max_sequences);
+    // Decodes begin where prepare has ended.
+    return std::max(at_once_microseconds(prefill, device, tuning, chains),
+                    20.0 + at_once_parts(prefill, device, tuning, chains).prepare + decodes);
   }
   const double prepare = prepare_microseconds(prefill, device, tuning.chunk);
   return std::max(one_by_one_microseconds(prefill, device, tuning),
-                  15.0 + prepare + stream_microseconds(prefill, device, tuning.chunk) + decodes);
+                  35.0 + prepare + stream_microseconds(prefill, device, tuning.chunk) + decodes);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "strategy/chunk_factors.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/recurrent.hpp"
 #include "strategy/tensor_box.hpp"
 
 namespace kda::strategy {
@@ -53,17 +54,14 @@ tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 // Where teams do not serve three groups; or two, which leave a checkpoint room in shared memory,
 // from where it goes while the walk goes on, where they come often: g in f32, one every 64 and 128,
 // 483 and 445 us for 524 and 450.
-tunable::Values defaults(const Problem& problem, const device::Device&) {
+int default_groups(const Problem& problem) {
   constexpr int kOften = 128;  // tokens
   const int every = problem.checkpoint_tokens;
   const bool wide = problem.state_type == DType::f32;
-  int groups = 3;
   if (makes_slabs(problem)) {
-    groups = wide || every == 0 || (every > kOften && problem.key_dim > 64) ? 4 : 2;
-  } else if (every > 0 && every <= kOften) {
-    groups = 2;
+    return wide || every == 0 || (every > kOften && problem.key_dim > 64) ? 4 : 2;
   }
-  return tunable::values_of(Tuning{.groups = groups}, abi::fused::tunables);
+  return every > 0 && every <= kOften ? 2 : 3;
 }
 
 // What pairs take one after another: sequences, value heads and 128 V columns.
@@ -175,6 +173,12 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
                     "[1/1024, 1024]; groups=3 serves the rest (the problem is {})",
                     tuning.groups, problem::to_text(problem)));
   }
+  if (tuning.short_tokens > 1 && !problem.varlen) {
+    return Status(Code::unsupported,
+                  fmt::format("strategy fused: short_tokens={}, but varlen = false: sequences of a "
+                              "dense run are equal; short_tokens=1 does",
+                              tuning.short_tokens));
+  }
   compose::Workspace workspace;
   const CutSlices cuts(problem, device, workspace);
   compose::Recipe recipe;
@@ -185,8 +189,9 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   stage.name = "forward";
   stage.file = "fused/forward.cu";
   stage.entry = "kda_fused_forward";
-  tunable::Values factors = values;
+  tunable::Values factors = {{"groups", tuning.groups}};
   if (makes_slabs(problem)) factors.emplace_back("slabs", 1);
+  if (tuning.short_tokens > 1) factors.emplace_back("short_tokens", tuning.short_tokens);
   factors.emplace_back("beside", 1);
   stage.prelude = compose::prelude(shape, factors);
   stage.threads = static_cast<unsigned>(abi::fused::threads(tuning.groups));
@@ -208,6 +213,11 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     maps.add_to(launch);
   };
   recipe.stages.push_back(std::move(stage));
+  if (tuning.short_tokens > 1) {
+    Result<compose::Stage> last = short_stage(problem, device, tuning.short_tokens);
+    if (!last) return last.status();
+    recipe.stages.push_back(*std::move(last));
+  }
   return recipe;
 }
 
@@ -236,6 +246,11 @@ Costs costs_of(const Problem& problem, const Tuning& tuning, double busy) {
   return {.step = (makes_slabs(problem) ? 1.18 : 1.45) + slower, .part = 4.0};
 }
 
+// The share of their rate that decodes reach beside a prefill whose parts are so many of the pairs'
+// (an H200: 256 of 8, 16 and 32 heads beside 8192 tokens 299, 317 and 456 us, of 64 896, where that
+// prefill takes some 280 and these decodes 75, 141, 281 and 560 by themselves).
+double decodes_beside(double busy) { return std::min(0.42, 0.8 * (1.0 - busy)); }
+
 // A pair's parts.  Where they leave some pair with far more than others they are cut, and a chunk
 // takes longer (96 heads, by teams 423 to 458 us; not by slabs 555, uncut 733;
 // sm90/fused/stream.cuh).
@@ -252,8 +267,11 @@ double estimate(const Problem& problem, const device::Device& device,
            checkpoints_microseconds(problem, tuning, tokens);
   };
   if (is_mixed(problem)) {  // the others are as good as nothing but states
-    const double prefills = std::ceil(parts / problem.max_sequences);
-    return 12.0 + prefills * walked(usual_length(problem), 1.0) + parts * (costs.part + step);
+    const double long_parts = parts / problem.max_sequences;
+    const double prefill = std::ceil(long_parts) * walked(usual_length(problem), 1.0);
+    if (tuning.short_tokens <= 1) return 12.0 + prefill + parts * (costs.part + step);
+    const double beside = decodes_beside(std::min(long_parts, 1.0)) * prefill;
+    return 22.0 + prefill + std::max(decodes_microseconds(problem, device) - beside, 0.0);
   }
   const double each = std::ceil(parts);
   const bool cut = parts > 1.0 && each > parts * 9 / 8;
@@ -263,7 +281,25 @@ double estimate(const Problem& problem, const device::Device& device,
   // Half would leave four of 2048 tokens and 12 heads to chains, which take 96 us for 83.  But of
   // 8000, 100 and 92 tokens and 16 heads those would take 200, this 276.
   constexpr double kDiffer = 0.25;
-  return 12.0 + std::max(all, walked(longest_length(problem, kDiffer), 1.0) + costs.part);
+  // What the second stage takes where it finds nothing to do.
+  const double idle = tuning.short_tokens > 1 ? 5.0 : 0.0;
+  return 12.0 + idle + std::max(all, walked(longest_length(problem, kDiffer), 1.0) + costs.part);
+}
+
+// A pack's short sequences go by a stage of their own where that is expected to be faster, and
+// where a pack of many sequences does not say: 64 decodes beside 4096 tokens, 8 heads, take 181 us
+// on an H200 by pairs alone.
+tunable::Values defaults(const Problem& problem, const device::Device& device) {
+  Tuning tuning{.groups = default_groups(problem)};
+  Tuning apart = tuning;
+  apart.short_tokens = kShortTokens;
+  const auto of = [&](const Tuning& each) {
+    return tunable::values_of(each, abi::fused::tunables);
+  };
+  const bool faster = is_mixed(problem) &&
+                      estimate(problem, device, of(apart)) < estimate(problem, device, of(tuning));
+  if (faster || may_have_short(problem)) tuning = apart;
+  return of(tuning);
 }
 
 }  // namespace

@@ -18,6 +18,13 @@ inline bool is_mixed(const Problem& problem) {
   return problem.mixed_lengths && problem.max_sequences > 1;
 }
 
+inline bool has_many(const Problem& problem) { return problem.max_sequences > 32; }
+
+// Whether a pack that does not say so may be decodes beside prefills, for all that its mean says.
+inline bool may_have_short(const Problem& problem) {
+  return problem.varlen && !problem.mixed_lengths && has_many(problem);
+}
+
 // The length that most of the tokens are in: a mixed pack's longest, as the others have one token
 // each, and in any other the mean.
 inline double usual_length(const Problem& problem) {

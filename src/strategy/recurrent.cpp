@@ -192,18 +192,19 @@ Status applicable(const Problem& problem, const device::Device& device) {
                                                          default_tuning(problem, device)));
 }
 
-// Without what it is specialised on.
+// Without what it is specialised on.  A block looks at so many sequences.
 compose::Stage step_stage(const Problem& problem, const device::Device& device,
-                          const Tuning& tuning, const Geometry& geometry) {
+                          const Tuning& tuning, const Geometry& geometry, int sequences = 1) {
   compose::Stage step;
   step.file = "recurrent/step.cu";
   step.entry = "kda_recurrent_step";
   step.threads = static_cast<unsigned>(tuning.threads);
   step.overlaps_previous = device.major >= 9;  // its launch, that is: the kernel waits at its start
-  step.bind = [problem, slices = geometry.slices](const compose::Run& run,
-                                                  compose::Launch& launch) {
-    launch.grid[0] =
-        static_cast<unsigned>(std::int64_t{run.forward.sequences} * problem.value_heads * slices);
+  step.bind = [problem, slices = geometry.slices, sequences](const compose::Run& run,
+                                                             compose::Launch& launch) {
+    const std::int64_t of_a_head =
+        (std::int64_t{run.forward.sequences} + sequences - 1) / sequences;
+    launch.grid[0] = static_cast<unsigned>(of_a_head * problem.value_heads * slices);
     const abi::Inputs in = problem::inputs_of(problem, run.forward);
     const abi::Outputs out = problem::outputs_of(problem, run.forward);
     if (problem.committed_tokens) {
@@ -278,6 +279,17 @@ double estimate(const Problem& problem, const device::Device& device,
   return kLaunchMicroseconds + std::max(arithmetic, memory);
 }
 
+// Sequences that a block of the short stage looks at: as many as leave few enough blocks that they
+// take little where no sequence is short (8,192 some 6 us on an H200), but no more, as a block
+// serves all that are, one after another.  Where a pack is said to have short ones each is a
+// block's.
+int looked_at(const Problem& problem, const Geometry& geometry) {
+  constexpr std::int64_t kBlocks = 8192;
+  constexpr std::int64_t kMost = 8;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(blocks_of(problem, geometry) / kBlocks, 1, kMost));
+}
+
 }  // namespace
 
 Result<compose::Stage> short_stage(const Problem& problem, const device::Device& device,
@@ -297,12 +309,22 @@ Result<compose::Stage> short_stage(const Problem& problem, const device::Device&
   const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
   if (Status status = check_grid(problem, geometry); !status) return status;
 
-  compose::Stage stage = step_stage(problem, device, tuning, geometry);
+  compose::Stage stage =
+      step_stage(problem, device, tuning, geometry, looked_at(problem, geometry));
   stage.name = "short";
   tunable::Values values = tunable::values_of(tuning, abi::recurrent::tunables);
   values.emplace_back("short_tokens", short_tokens);
   stage.prelude = compose::prelude(shape, values);
   return stage;
+}
+
+// Nine tenths of the bandwidth are what decodes alone reach on an H200.
+double decodes_microseconds(const Problem& problem, const device::Device& device) {
+  const double states = static_cast<double>(problem.max_sequences - 1) * problem.value_heads *
+                        problem.key_dim * problem.value_dim *
+                        abi::bytes_of(problem::shape_of(problem).state_type) *
+                        ((problem.initial_state ? 1 : 0) + (problem.final_state ? 1 : 0));
+  return states / (0.9 * std::max(device.memory_bandwidth, 1e9)) * 1e6;
 }
 
 const Strategy recurrent = {

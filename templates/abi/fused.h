@@ -11,7 +11,8 @@
 namespace kda::abi::fused {
 
 struct Tuning {
-  int groups = 3;  // a block, that make factors
+  int groups = 3;        // a block, that make factors
+  int short_tokens = 1;  // sequences of up to so many go token by token, a stage of their own
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -19,6 +20,10 @@ constexpr Tunable<Tuning> tunables[] = {
      &Tuning::groups,
      {2, 3, 4},
      "groups a block that make factors: 2 or 3 of four warps, 4 of two"},
+    {"short_tokens",
+     &Tuning::short_tokens,
+     {1, 8},
+     "varlen: sequences of up to so many tokens are a second stage's; 1: none"},
 };
 
 // Whether the groups are teams of two warps (sm90/teams), which make slabs alone.

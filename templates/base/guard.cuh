@@ -55,6 +55,7 @@ KDA_DEVICE bool stays_out(const abi::Guarded<Args>& given, const abi::Inputs&) {
 template <abi::Shape shape, class Args>
 KDA_DEVICE bool stays_out(const abi::OfLengths<Args>& given, const abi::Inputs& in) {
   bool longer = false;
+#pragma unroll 4
   for (int n = static_cast<int>(threadIdx.x) % 32; n < in.sequences; n += 32) {
     const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
     longer |= sequence.length() > given.most;

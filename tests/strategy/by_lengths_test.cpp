@@ -87,6 +87,34 @@ TEST_CASE("a pack has the kernels of both ways, guarded", "[strategy]") {
   }
 }
 
+// Each block looks at all lengths, so only the stage that does not comes by thousands of them.
+TEST_CASE("of many sequences both ways leave the short ones to one stage", "[strategy]") {
+  for (const char* words : {"T=4160 N=65 H=8 varlen=1 pool=1 h0=1 ht=1",
+                            "T=8448 N=1024 H=16 varlen=1 h0=1 ht=1 checkpoint=0",
+                            "T=8448 N=257 H=32 HV=32 K=64 varlen=1 pool=1 ht=1 checkpoint=64"}) {
+    INFO(words);
+    const Problem problem = problem_in_words(words);
+    REQUIRE(by_lengths.applicable(problem, h200()));
+    const auto recipe = by_lengths.compose(problem, h200(), by_lengths.defaults(problem, h200()));
+    REQUIRE(recipe);
+    REQUIRE(recipe->stages.size() == 4);
+    const char* names[] = {"forward_alike", "prepare_unlike", "recurrence_unlike", "short"};
+    Forward forward{.tokens = problem.max_tokens, .sequences = problem.max_sequences};
+    problem::fill_strides(problem, forward);
+    for (std::size_t i = 0; i < 4; ++i) {
+      const compose::Stage& stage = recipe->stages[i];
+      CHECK(stage.name == names[i]);
+      CHECK(stage.overlaps_previous);
+      CHECK_THAT(stage.prelude, contains(".short_tokens = 8"));
+      const bool guarded = stage.prelude.find("#define KDA_GUARDED") != std::string::npos;
+      CHECK(guarded == (i < 3));
+      compose::Launch launch;
+      stage.bind({forward, nullptr}, launch);
+      if (guarded) CHECK(launch.grid[0] * launch.grid[1] <= 132);
+    }
+  }
+}
+
 TEST_CASE("how long a pack's longest may be follows a run's tokens", "[strategy]") {
   const Problem pack = problem_in_words("T=8192 N=4 H=16 varlen=1 h0=1 ht=1");
   const std::int64_t most = most_alike(pack, h200(), ways(1, 2), 8192);
@@ -151,7 +179,9 @@ TEST_CASE("by_lengths refuses what it does not serve, naming it", "[strategy]") 
   };
   refused("H=16 T=8192 N=4", "h200", "varlen = false");
   refused("H=16 T=8192 N=1 varlen=1", "h200", "max_sequences = 1");
-  refused("H=16 T=8192 N=33 varlen=1", "h200", "2 to 32 sequences");
+  refused("H=16 T=8192 N=1025 varlen=1", "h200", "2 to 1024 sequences");
+  refused("H=64 T=8192 N=33 varlen=1", "h200", "too little of NVIDIA H200 to prepare");
+  refused("H=16 T=8192 N=33 varlen=1 V=64", "h200", "strategy fused");
   refused("H=16 T=8192 N=4 varlen=1 mixed=1", "h200", "mixed_lengths");
   refused("H=16 T=8192 N=4 varlen=1 beta_logit=0", "h200", "beta_at_most_one");
   refused("H=16 T=8192 N=4 varlen=1 qkv=f16", "h200", "bf16");
@@ -160,6 +190,11 @@ TEST_CASE("by_lengths refuses what it does not serve, naming it", "[strategy]") 
       by_lengths.compose(problem_in_words("H=16 T=8192 N=4 V=64 varlen=1"), h200(), ways(1, 2));
   REQUIRE_FALSE(recipe);
   CHECK_THAT(recipe.status().message(), contains("by_lengths: alike=1: strategy fused"));
+  const auto many =
+      by_lengths.compose(problem_in_words("H=16 T=8192 N=33 varlen=1"), h200(), ways(2, 3));
+  REQUIRE_FALSE(many);
+  CHECK_THAT(many.status().message(), contains("alike=2 unlike=3 with max_sequences = 33"));
+  CHECK_THAT(many.status().message(), contains("alike=1 unlike=2 serves"));
 }
 
 // Packs in which the longest sequence has little of the tokens, and nearly all: the bits are those
@@ -273,6 +308,79 @@ TEST_CASE("both ways of a pack from and to pools", "[gpu][lengths]") {
     for (const PoolTrial& one : both_in_pools()) trials.push_back(one.trial);
     check_both(trials, each);
     check_pools_on_device("both ways in pools", both_in_pools(), {{"by_lengths", words_of(each)}});
+  }
+}
+
+namespace {
+
+// More sequences than a warp has lanes, and than short ones are looked at at once: decodes before
+// and after prefills, short ones among them, all alike, all short.
+std::vector<std::vector<std::int64_t>> many_lengths() {
+  std::vector<std::int64_t> before(70, 1), after(70, 1), mixed, alike(45, 40), shorts;
+  before.insert(before.end(), {700, 30});
+  after.insert(after.begin(), {30, 700});
+  for (int n = 0; n < 110; ++n) mixed.push_back(n % 7 == 3 ? 9 + n % 90 : n % 9);
+  for (int n = 0; n < 50; ++n) shorts.push_back(n % 9);
+  return {before, after, mixed, alike, shorts};
+}
+
+std::vector<Trial> many_in_every_place() {
+  std::vector<Trial> out;
+  for (const char* words :
+       {"K=128 V=128 HV=4 ", "K=64 V=128 H=2 HV=4 state=bf16 layout=key_first g=f32 gate=softplus ",
+        "K=128 V=256 H=3 HV=3 cu_seqlens=i32 h0=0 "})
+    for (const std::vector<std::int64_t>& lengths : many_lengths()) {
+      const std::vector<Trial> places =
+          in_every_place(trial(std::string(words) + "varlen=1", lengths));
+      out.insert(out.end(), places.begin(), places.end());
+    }
+  return out;
+}
+
+std::vector<PoolTrial> many_in_pools() {
+  std::vector<PoolTrial> out;
+  for (const char* words : {"", "state=bf16 layout=key_first slots=i64 zero_padding=1 ",
+                            "checkpoint=64 ", "h0=0 zero_padding=1 ", "ht=0 "})
+    for (const std::vector<std::int64_t>& lengths : many_lengths()) {
+      PoolTrial one;
+      one.trial = trial(std::string("pool=1 varlen=1 K=128 V=128 HV=4 ") + words, lengths);
+      one.slots =
+          make_slots({.sequences = static_cast<int>(lengths.size()),
+                      .checkpoint_columns = one.trial.problem.checkpoint_tokens > 0 ? 11 : 0,
+                      .prefixes = one.trial.problem.initial_state,
+                      .seed = out.size()});
+      one.gap = out.size() % 3 == 1 ? 64 : 0;
+      out.push_back(one);
+    }
+  return out;
+}
+
+// What serves many sequences: both ways, and pairs alone.
+const std::vector<Variant> kMany = {{"by_lengths", ""}, {"fused", "groups=4 short_tokens=8"}};
+
+}  // namespace
+
+TEST_CASE("many sequences of two kinds in odd places", "[gpu][lengths]") {
+  check_both(many_in_every_place(), {1, 2});
+  check_on_device("many sequences in odd places", many_in_every_place(), kMany);
+}
+
+TEST_CASE("many sequences of two kinds from and to pools", "[gpu][lengths]") {
+  check_pools_on_device("many sequences in pools", many_in_pools(), kMany);
+}
+
+TEST_CASE("many sequences of two kinds compose", "[strategy]") {
+  const std::vector<Trial> trials = many_in_every_place();
+  for (const Variant& each : kMany) {
+    INFO(to_text(each));
+    const Tally tally = compose_only("many sequences", trials, "sm_90a", {each});
+    CHECK(tally.failed == 0);
+    // Teams want g of 16 bits.
+    const bool teams = each.tuning.find("groups=4") != std::string::npos;
+    const auto served = std::count_if(trials.begin(), trials.end(), [&](const Trial& one) {
+      return !teams || one.problem.gate_type != DType::f32;
+    });
+    CHECK(tally.passed == static_cast<int>(served));
   }
 }
 

@@ -396,7 +396,8 @@ TEST_CASE("fused makes slabs where the gate keeps decays in range", "[strategy]"
 TEST_CASE("fused leaves many checkpoints, without teams by two groups where they are dense",
           "[strategy]") {
   const auto tuning = [](const std::string& words) {
-    return tunable::to_text(fused.defaults(problem_in_words(words), h200()));
+    const tunable::Values values = fused.defaults(problem_in_words(words), h200());
+    return tunable::to_text({values.front()});
   };
   const std::string pool = "T=8192 pool=1 h0=1 ht=1 ";
   for (const char* every : {"", "checkpoint=64", "checkpoint=256", "checkpoint=1024"})

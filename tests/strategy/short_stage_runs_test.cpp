@@ -1,6 +1,6 @@
-// A stage of their own for short sequences (chunk_wgmma, short_tokens), on the device: each
-// sequence is one stage's and no other's, whatever its length, and the next run sees the work of
-// both.
+// A stage of their own for short sequences (chunk_wgmma and fused, short_tokens), on the device:
+// each sequence is one stage's and no other's, whatever its length, and the next run sees the work
+// of both.
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,6 +24,9 @@ std::vector<Variant> variants() {
                              "short_tokens=16 chunk=64", "short_tokens=16 warpgroups=2",
                              "short_tokens=16 load_stages=1", "short_tokens=16 stages_at_once=2"})
     out.push_back({"chunk_wgmma", tuning});
+  for (const char* tuning :
+       {"groups=4 short_tokens=8", "groups=3 short_tokens=8", "groups=2 short_tokens=8"})
+    out.push_back({"fused", tuning});
   return out;
 }
 
@@ -34,8 +37,9 @@ std::vector<Trial> lengths() {
   after.insert(after.begin(), 3000);
   std::vector<Trial> out;
   for (const char* words :
-       {"K=128 V=128 ", "K=64 V=64 qkv=f16 ", "K=100 V=60 ", "K=128 V=200 g=f32 H=1 HV=3 ",
-        "gate=softplus beta_logit=0 ", "gate=log_decay l2norm=0 cu_seqlens=i32 "})
+       {"K=128 V=128 ", "K=64 V=256 H=1 HV=3 ", "K=64 V=64 qkv=f16 ", "K=100 V=60 ",
+        "K=128 V=200 g=f32 H=1 HV=3 ", "gate=softplus beta_logit=0 ",
+        "gate=log_decay l2norm=0 cu_seqlens=i32 "})
     for (const Lengths& each : {Lengths{0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 0, 2000},
                                 Lengths{2000, 1, 16, 17}, Lengths{16}, Lengths{17}, Lengths{0, 0},
                                 Lengths{0, 3, 1}, Lengths{64, 100}, decodes, after})
@@ -51,8 +55,11 @@ std::vector<Trial> many() {
   Lengths uneven, sparse(700, 1);
   for (int n = 0; n < 260; ++n) uneven.push_back(n % 3 == 0 ? n % 17 : 20 + n * 37 % 400);
   for (int n = 0; n < 700; n += 13) sparse[static_cast<std::size_t>(n)] = 17 + n;
-  return {trial("varlen=1 HV=4", uneven), trial("varlen=1 HV=4 K=128 V=128 qkv=f16", uneven),
-          trial("varlen=1 HV=2", sparse), trial("varlen=1 H=70 HV=140 V=128", {40, 1, 300, 90}),
+  return {trial("varlen=1 HV=4", uneven),
+          trial("varlen=1 HV=4 K=128 V=128", uneven),
+          trial("varlen=1 HV=4 K=128 V=128 qkv=f16", uneven),
+          trial("varlen=1 HV=2", sparse),
+          trial("varlen=1 H=70 HV=140 V=128", {40, 1, 300, 90}),
           trial("varlen=1 HV=4 T=200000 N=2000", uneven)};
 }
 
@@ -97,16 +104,31 @@ Plan plan_of(const Problem& problem, const Options& options) {
   return *std::move(plan);
 }
 
-// With prepare before the chains, and beside them; and where lengths decide of all kernels.
-std::vector<Options> with_short() {
-  return {{.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=1"},
-          {.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=2"},
-          {.strategy = "by_lengths", .tuning = "alike=1 unlike=2"},
-          {.strategy = "by_lengths", .tuning = "alike=2 unlike=3"},
-          {.strategy = "by_lengths", .tuning = "alike=3 unlike=1"}};
+struct WithShort {
+  Options how;
+  int more = 0;  // sequences of one token
+};
+
+// With prepare before the chains, and beside them; by pairs; and where lengths decide of all
+// kernels, or of all but the short stage.
+std::vector<WithShort> with_short() {
+  return {{{.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=1"}},
+          {{.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=2"}},
+          {{.strategy = "fused", .tuning = "short_tokens=8"}},
+          {{.strategy = "fused", .tuning = "short_tokens=8"}, 60},
+          {{.strategy = "by_lengths", .tuning = "alike=1 unlike=2"}},
+          {{.strategy = "by_lengths", .tuning = "alike=1 unlike=2"}, 60},
+          {{.strategy = "by_lengths", .tuning = "alike=2 unlike=3"}},
+          {{.strategy = "by_lengths", .tuning = "alike=3 unlike=1"}}};
 }
 
-void replay_with_other_lengths(const Options& how) {
+// Every other of them before, the rest after.
+Lengths and_more(Lengths lengths, int more) {
+  for (int i = 0; i < more; ++i) lengths.insert(i % 2 == 0 ? lengths.begin() : lengths.end(), 1);
+  return lengths;
+}
+
+void replay_with_other_lengths(const Options& how, int more) {
   const Gpu gpu;
   const launch::Driver& driver = gpu.driver();
   std::vector<Trial> trials;
@@ -114,8 +136,8 @@ void replay_with_other_lengths(const Options& how) {
        {Lengths{1, 16, 17, 0, 3, 5000}, Lengths{5000, 1, 16, 17, 0, 3}, Lengths{1, 1, 1, 1, 1, 1},
         Lengths{0, 0, 5037, 0, 0, 0}, Lengths{839, 840, 839, 840, 839, 840},
         Lengths{0, 0, 0, 0, 0, 0}, Lengths{16, 16, 17, 17, 16, 4000}}) {
-    trials.push_back(trial("varlen=1 HV=4 K=128 V=128", each));
-    trials.back().tail = 5037 - trials.back().tokens();
+    trials.push_back(trial("varlen=1 HV=4 K=128 V=128", and_more(each, more)));
+    trials.back().tail = 5037 + more - trials.back().tokens();
     trials.back() = complete(trials.back());
   }
   std::vector<Truth> truths(trials.begin(), trials.end());
@@ -148,11 +170,13 @@ void replay_with_other_lengths(const Options& how) {
 
 // The decode's launch overlaps the short stage, which ends long before the chains: it must wait for
 // those too.  Then the next run, in which other sequences are long, must wait for the decode.
-void run_one_after_another(const Options& how) {
+void run_one_after_another(const Options& how, int more) {
   const Gpu gpu;
   const std::string words = "varlen=1 HV=4 K=128 V=128 ";
-  std::vector<Trial> trials = {trial(words, {1, 9000, 16, 0, 40}), trial(words, {1, 1, 1, 1, 1}),
-                               trial(words, {7000, 3, 17, 2000, 1}), trial(words, {2, 1, 0, 1, 1})};
+  std::vector<Trial> trials;
+  for (const Lengths& each : {Lengths{1, 9000, 16, 0, 40}, Lengths{1, 1, 1, 1, 1},
+                              Lengths{7000, 3, 17, 2000, 1}, Lengths{2, 1, 0, 1, 1}})
+    trials.push_back(trial(words, and_more(each, more)));
   std::vector<Truth> truths;
   std::vector<std::unique_ptr<Rig>> rigs;
   std::vector<Plan> plans;
@@ -193,7 +217,8 @@ void run_one_after_another(const Options& how) {
 
 TEST_CASE("short stages compose where they serve", "[strategy]") {
   // Chunks of 64 and two warpgroups have no registers for some, checkpoints no memory for others,
-  // and beside prepare only what groups prepare is served: of each tuning this many at least.
+  // and beside prepare only what groups prepare is served: of each tuning this many at least; of
+  // pairs, which serve V = 128 and 256 alone, a few.
   const std::vector<std::vector<Trial>> all = {lengths(), many(), places(), plain(pools())};
   for (const Variant& variant : variants()) {
     Tally sum;
@@ -204,7 +229,7 @@ TEST_CASE("short stages compose where they serve", "[strategy]") {
       CHECK(tally.failed == 0);
     }
     INFO(to_text(variant) << ": " << sum.passed << " passed, " << sum.refused << " refused");
-    CHECK(sum.passed >= sum.refused);
+    CHECK(sum.passed >= (variant.strategy == "fused" ? 10 : sum.refused));
   }
   CHECK(compose_only("short stage", plain(pools()), "sm_90a", {variants()[0]}).refused == 0);
 }
@@ -228,10 +253,10 @@ TEST_CASE("a short stage from and to pools", "[gpu][short]") {
 
 TEST_CASE("a sequence changes its stage between replays of a graph", "[gpu][short]") {
   if (!on_device()) return;
-  for (const Options& how : with_short()) replay_with_other_lengths(how);
+  for (const auto& [how, more] : with_short()) replay_with_other_lengths(how, more);
 }
 
 TEST_CASE("what follows a short stage sees the long sequences' states", "[gpu][short]") {
   if (!on_device()) return;
-  for (const Options& how : with_short()) run_one_after_another(how);
+  for (const auto& [how, more] : with_short()) run_one_after_another(how, more);
 }

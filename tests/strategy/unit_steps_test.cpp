@@ -173,12 +173,12 @@ TEST_CASE("a second way finds what a run began from", "[strategy]") {
 TEST_CASE("unit_steps begins a pack that may be mixed as the planner would", "[strategy]") {
   const Problem pack = problem_in_words("T=8448 N=257 H=16 varlen=1 pool=1 h0=0 ht=1 beta_logit=0");
   const tunable::Values by = unit_steps.defaults(pack, h200());
-  CHECK(by == tunable::Values{{"by", 2}});
+  CHECK(by == tunable::Values{{"by", 4}});
   // And it expects no less than that way itself takes, which was priced with a tuning of its own
   // for mixed packs.
   Problem sure = pack;
   sure.beta_at_most_one = true;
-  const strategy::Strategy& way = strategy::chunk_wgmma;
+  const strategy::Strategy& way = strategy::by_lengths;
   CHECK(strategy::expected_microseconds(unit_steps, pack, h200(), by) >
         strategy::expected_microseconds(way, sure, h200(), way.defaults(sure, h200())));
 }

@@ -13,8 +13,8 @@
 #include "sm90/chunk_wgmma/chain.cuh"
 #include "sm90/chunk_wgmma/checkpoint.cuh"
 #include "sm90/chunk_wgmma/consumer.cuh"
-#include "sm90/chunk_wgmma/long_sequence.cuh"
 #include "sm90/chunk_wgmma/producer.cuh"
+#include "sm90/long_sequence.cuh"
 #include "sm90/stay_out.cuh"
 
 #ifndef KDA_SHAPE
@@ -133,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
 #pragma unroll 1
     for (u32 number = blockIdx.x;; number += gridDim.x) {
       chunk_wgmma::Task task = part(number);
-      task.n = chunk_wgmma::long_sequence<shape, tune.short_tokens>(in, task.n);
+      task.n = long_sequence<shape, tune.short_tokens>(in, in.sequences, task.n);
       if (task.n < 0) {
         // The run ends after its prepare stage, or after what came before where it has no tokens.
         // This kernel ends with its last block, so that it is enough if one waits.

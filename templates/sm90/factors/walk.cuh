@@ -78,7 +78,7 @@ class AbreastWalk {
 };
 
 // Where short sequences have a stage of their own: the long ones in the order in which the chains
-// take them (chunk_wgmma/long_sequence.cuh), all heads of a chunk, then the sequence's next.
+// take them (sm90/long_sequence.cuh), all heads of a chunk, then the sequence's next.
 class LongWalk {
  public:
   KDA_DEVICE LongWalk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)

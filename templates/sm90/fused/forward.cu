@@ -1,6 +1,6 @@
-// Strategy fused, its only stage: pairs of blocks take one part (a sequence, a value head and 128 V
-// columns) after another.  Groups make the chunks' factors (make.cuh), a warpgroup of each block
-// walks them (walk.cuh).
+// Strategy fused, its first stage: pairs of blocks take one part (a sequence, a value head and 128
+// V columns) after another.  Groups make the chunks' factors (make.cuh), a warpgroup of each block
+// walks them (walk.cuh).  With short_tokens a second stage serves short sequences.
 #include "abi/fused.h"
 #include "base/guard.cuh"
 #include "ptx/dependent.cuh"
@@ -20,8 +20,9 @@ extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1
   if (threadIdx.x == 0) pair.init();
   pair.init_step(static_cast<int>(threadIdx.x));
   ptx::wait_for_previous();
-  // The other way's kernels look meanwhile whether they have anything to do.
-  if constexpr (guard == abi::Guard::alike) ptx::launch_dependents();
+  // The other way's kernels look meanwhile whether they have anything to do; short sequences go
+  // where pairs leave room.
+  if constexpr (guard == abi::Guard::alike || fused::leaves_short) ptx::launch_dependents();
   if (stays_out<shape>(given, args.in)) return;
   if (threadIdx.x < 32) line.decide(args.in);
   ptx::cluster_meet();

@@ -8,23 +8,37 @@
 #include "ptx/shared_words.cuh"
 #include "ptx/special_registers.cuh"
 #include "sm90/factors/tile.cuh"
+#include "sm90/long_sequence.cuh"
 
 namespace kda::fused {
 
 constexpr int shards = shape.value_dim / (abi::fused::blocks * abi::fused::columns);
 
+// Whether a stage of their own serves short sequences: only long ones have parts then.
+constexpr bool leaves_short = tune.short_tokens > 1;
+
 struct Part {
   int n, head, shard;
   Sequence sequence;
 
-  KDA_DEVICE Part(const abi::Inputs& in, int number)
+  // `before`: where short sequences have no parts, the sequence of the pair's part before this one,
+  // if there is one.  A whole warp asks.
+  KDA_DEVICE Part(const abi::Inputs& in, int number, int before)
       : n(number / shards / in.value_heads),
         head(number / shards % in.value_heads),
         shard(number % shards) {
-    // Engines pack decodes before prefills: the last sequences are the long ones, and start first.
-    if constexpr (shape.varlen) n = in.sequences - 1 - n;
+    if constexpr (leaves_short) {
+      n = nth_long(in, n, number - pairs(), before);
+    } else if constexpr (shape.varlen) {
+      // Engines pack decodes before prefills: the last sequences are the long ones, and start
+      // first.
+      n = in.sequences - 1 - n;
+    }
     sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
   }
+
+  // Read where it stands, so that no register holds it.
+  static KDA_DEVICE int pairs() { return static_cast<int>(ptx::blocks_now() / abi::fused::blocks); }
 
   KDA_DEVICE int chunks() const {
     return static_cast<int>((sequence.length() + chunk - 1) / chunk);
@@ -34,6 +48,14 @@ struct Part {
     int sequences = in.sequences;
     asm volatile("" : "+r"(sequences));  // counted where it stands, that no register holds it
     return sequences * in.value_heads * shards;
+  }
+
+ private:
+  // The long sequence of that rank from the last one on, given that of another part's.
+  static KDA_DEVICE int nth_long(const abi::Inputs& in, int rank, int part_before, int before) {
+    if (part_before < 0) return long_sequence<shape, tune.short_tokens, 1>(in, in.sequences, rank);
+    const int on = rank - part_before / shards / in.value_heads;
+    return on > 0 ? long_sequence<shape, tune.short_tokens, 1>(in, before, on - 1) : before;
   }
 };
 
@@ -55,21 +77,35 @@ struct Piece {
 // shorter than a part, so these come one after the other there, too.
 class Line {
  public:
-  u32 decision;  // shared address of a word: whether parts are cut
+  u32 decision;  // shared address of a word: whether parts are cut, or how many sequences are long
 
   // Read where they stand, so that no registers hold them.
   static KDA_DEVICE int pair() { return static_cast<int>(ptx::block_now() / abi::fused::blocks); }
-  static KDA_DEVICE int pairs() { return static_cast<int>(ptx::blocks_now() / abi::fused::blocks); }
+  static KDA_DEVICE int pairs() { return Part::pairs(); }
 
   // By a warp of the block, before others ask.
   KDA_DEVICE void decide(const abi::Inputs& in) const {
-    const bool cuts = may_cut(in);
-    if (threadIdx.x % 32 == 0) ptx::st_shared_u32(decision, cuts ? 1 : 0);
+    u32 word;
+    if constexpr (leaves_short) {
+      word = static_cast<u32>(long_sequences<shape, tune.short_tokens>(in));
+    } else {
+      word = may_cut(in) ? 1 : 0;
+    }
+    if (threadIdx.x % 32 == 0) ptx::st_shared_u32(decision, word);
+  }
+
+  // Parts of all pairs.
+  KDA_DEVICE int parts(const abi::Inputs& in) const {
+    if constexpr (leaves_short) {
+      return static_cast<int>(ptx::ld_shared_u32(decision)) * in.value_heads * shards;
+    } else {
+      return Part::count(in);
+    }
   }
 
   // Piece `number`, from 0 on; a whole warp asks.
   KDA_DEVICE Piece piece(const abi::Inputs& in, int number) const {
-    if (ptx::ld_shared_u32(decision) == 0) {
+    if (leaves_short || ptx::ld_shared_u32(decision) == 0) {
       return {pair() + number * pairs(), 0, Piece::all, true, true};
     }
     const int parts = Part::count(in);
@@ -221,7 +257,11 @@ struct Place {
   i64 q = 0, k = 0, g = 0, v = 0, beta = 0;  // elements to its first token's rows
   int rows = 0;                              // tokens that exist; 0: there is no such chunk
   int head = 0;
-  int token = 0, n = 0;  // of the first, as a tensor's map counts them
+  int token = 0;  // of the first, as a tensor's map counts them
+  int n = 0;      // likewise; or the sequence, from which the next long one is sought
+
+  // As a tensor's map counts it.
+  KDA_DEVICE int map_n() const { return leaves_short ? 0 : n; }
 
   KDA_DEVICE i64 q_origin(const abi::Inputs&) const { return q; }
   KDA_DEVICE i64 k_origin(const abi::Inputs&) const { return k; }
@@ -238,7 +278,7 @@ struct Stream {
   // At the chunk of that number, counted from the line's first.
   KDA_DEVICE static void begin(Stream& memory, const abi::Inputs& in, const Line& line, int at,
                                Place& next) {
-    enter({0, at, 0, 0}, memory, in, line, next);
+    enter({0, at, 0, 0}, memory, in, line, 0, next);
   }
 
   KDA_DEVICE static void advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
@@ -249,7 +289,7 @@ struct Stream {
     if (stream.c >= chunks) [[unlikely]] {
       stream.c -= chunks;
       ++stream.number;
-      enter(stream, memory, in, line, next);
+      enter(stream, memory, in, line, here.n, next);
       return;
     }
     Place place = here;  // of the same piece
@@ -265,10 +305,11 @@ struct Stream {
   }
 
  private:
-  // A later piece's, from the stream's number on, so many chunks from that one's first.
+  // A later piece's, from the stream's number on, so many chunks from that one's first.  before:
+  // the sequence of the piece before.
   KDA_DEVICE static void enter(Stream stream, Stream& memory, const abi::Inputs& in,
-                               const Line& line, Place& next) {
-    const Place place = stream.find(in, line);
+                               const Line& line, int before, Place& next) {
+    const Place place = stream.find(in, line, before);
     write(stream, memory, place, next);
   }
   KDA_DEVICE static void write(const Stream& stream, Stream& memory, const Place& place,
@@ -281,13 +322,14 @@ struct Stream {
     __syncwarp();
   }
 
-  KDA_DEVICE Place find(const abi::Inputs& in, const Line& line) {
+  KDA_DEVICE Place find(const abi::Inputs& in, const Line& line, int before) {
 #pragma unroll 1
     for (;; ++number) {
       const Piece piece = line.piece(in, number);
       // Of head 0, whose constants are loaded where there is no chunk, too.
-      if (piece.part >= Part::count(in)) return {};
-      const Part part(in, piece.part);
+      if (piece.part >= line.parts(in)) return {};
+      const Part part(in, piece.part, before);
+      before = part.n;
       const int all = part.chunks();
       const int own = piece.chunks == Piece::all ? all : piece.chunks;
       if (c < own) {
@@ -306,7 +348,7 @@ struct Stream {
                 tile.rows,
                 tile.head,
                 static_cast<int>((shape.varlen ? tile.begin : 0) + tile.first),
-                shape.varlen ? 0 : tile.n};
+                shape.varlen && !leaves_short ? 0 : tile.n};
       }
       c -= own;
     }

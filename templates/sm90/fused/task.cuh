@@ -23,14 +23,14 @@ struct Task {
   bool begins, ends;  // with the part (stream.cuh)
   bool padding;       // of a sequence of which nothing is written, but perhaps zeros
 
-  // Piece `number` of the line; a whole warp asks.
+  // Piece `number` of the line, given the sequence of the one before; a whole warp asks.
   static KDA_DEVICE Task of(const abi::Inputs& in, const abi::Outputs& out, const Line& line,
-                            int number) {
+                            int number, int before) {
     const Piece piece = line.piece(in, number);
     Task task{};
-    task.exists = piece.part < Part::count(in);
+    task.exists = piece.part < line.parts(in);
     if (!task.exists) return task;
-    const Part part(in, piece.part);
+    const Part part(in, piece.part, before);
     const Slots<shape> slots(out, part.n);
     task.padding = shape.state_pool && slots.padding;
     if (!task.padding && slots.has_start()) task.start = slots.start(out, in, part.head);

@@ -70,7 +70,9 @@ class Walk {
   }
 
   KDA_DEVICE void note(const Line& line, int number) const {
-    const Task next = Task::of(args_.in, args_.out, line, number);
+    int before = 0;
+    if constexpr (leaves_short) before = task(number + 1).n;  // noted where the next one will be
+    const Task next = Task::of(args_.in, args_.out, line, number, before);
     if (number > 0) next.prefetch_start(thread_ / 32, thread_ % 32);
     __syncwarp();
     if (thread_ % 32 == 0) task(number) = next;

@@ -30,11 +30,11 @@ struct Load {
     if (!maps.present || place.rows == 0 || !ptx::elect()) return;
     const int qk_head = place.head / shape.group;
     if (role == 0) {
-      bring(scratch.k, maps.k, place.token, qk_head, place.n);
+      bring(scratch.k, maps.k, place.token, qk_head, place.map_n());
     } else if (role == 1) {
-      bring(scratch.g, maps.g, place.token, place.head, place.n);
+      bring(scratch.g, maps.g, place.token, place.head, place.map_n());
     } else if (role == 2) {
-      bring(scratch.q, maps.q, place.token, qk_head, place.n);
+      bring(scratch.q, maps.q, place.token, qk_head, place.map_n());
     } else {
       ptx::mbarrier_arrive(barrier);
     }

@@ -37,16 +37,16 @@ struct Load {
     if (half == 0) ptx::fence_async_proxy();
     if (panels == 2) {
       ptx::mbarrier_arrive_expecting(barrier, 3 * panel_bytes);
-      ptx::tensor_load(to.g + at, maps.g, {token, slab, place.head, place.n}, barrier);
-      ptx::tensor_load(to.k + at, maps.k, {token, slab, qk_head, place.n}, barrier);
-      ptx::tensor_load(to.q + at, maps.q, {token, slab, qk_head, place.n}, barrier);
+      ptx::tensor_load(to.g + at, maps.g, {token, slab, place.head, place.map_n()}, barrier);
+      ptx::tensor_load(to.k + at, maps.k, {token, slab, qk_head, place.map_n()}, barrier);
+      ptx::tensor_load(to.q + at, maps.q, {token, slab, qk_head, place.map_n()}, barrier);
     } else if (team.warp == 0) {
       ptx::mbarrier_arrive_expecting(barrier, 2 * panel_bytes);
-      ptx::tensor_load(to.g, maps.g, {token, 0, place.head, place.n}, barrier);
-      ptx::tensor_load(to.k, maps.k, {token, 0, qk_head, place.n}, barrier);
+      ptx::tensor_load(to.g, maps.g, {token, 0, place.head, place.map_n()}, barrier);
+      ptx::tensor_load(to.k, maps.k, {token, 0, qk_head, place.map_n()}, barrier);
     } else {
       ptx::mbarrier_arrive_expecting(barrier, panel_bytes);
-      ptx::tensor_load(to.q, maps.q, {token, 0, qk_head, place.n}, barrier);
+      ptx::tensor_load(to.q, maps.q, {token, 0, qk_head, place.map_n()}, barrier);
     }
   }
 
