@@ -74,16 +74,10 @@ KDA_DEVICE i64 committed_of(const A& args, int n, i64 length) {
   return length;
 }
 
-// What a block keeps in shared memory.
-struct Memory {
-  Stage stages[tune.stages];
-  Sums sums;  // left out by the compiler where each column is one warp's
-};
-
-// The block's columns of sequence n, with all its tokens.
-KDA_DEVICE void serve(const Args& args, Memory& memory, State& state, int n, int head) {
-  // From lane 0, so that the compiler sees one value a warp.
-  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+// The block's columns of sequence n, with all its tokens.  warp: the thread's; stages and sums: the
+// block's shared memory.
+KDA_DEVICE void serve(const Args& args, Stage* stages, Sums& sums, State& state, int n, int head,
+                      int warp) {
   const Slots<shape> slots(args.out, n);
   const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(args.in, n);
   const i64 length = sequence.length();
@@ -119,7 +113,7 @@ KDA_DEVICE void serve(const Args& args, Memory& memory, State& state, int n, int
       if (warp < geometry.tokens && first + warp < length) tokens.activate(stage, warp, next);
     }
   };
-  if (length > 0) fill(memory.stages[0], 0);
+  if (length > 0) fill(stages[0], 0);
 
   if constexpr (shape.initial_state) {
     state.unpack(initial);
@@ -130,7 +124,7 @@ KDA_DEVICE void serve(const Args& args, Memory& memory, State& state, int n, int
   Checkpoints<shape> checkpoints(args.out.pool, n, 1);
   int buffer = 0;
   for (i64 first = 0; first < length; first += geometry.tokens) {
-    Stage& stage = memory.stages[buffer];
+    Stage& stage = stages[buffer];
     if (tune.stages == 2) buffer ^= 1;
     if (first > 0) {
       if (tune.stages == 1) __syncthreads();  // all have left the stage
@@ -152,7 +146,7 @@ KDA_DEVICE void serve(const Args& args, Memory& memory, State& state, int n, int
         }
       }
       float o[State::columns];
-      state.step(o, stage, t, memory.sums);
+      state.step(o, stage, t, sums);
       write_output(o_row, state, o);
       o_row += args.out.o.token;
       if constexpr (shape.draft_states) {
@@ -171,18 +165,19 @@ KDA_DEVICE void serve(const Args& args, Memory& memory, State& state, int n, int
   }
 }
 
-// Which sequence, or of several the first, and head are the block's; read where they stand, so that
-// no registers hold them from one sequence to the next.
-KDA_DEVICE int head_now(const Args& args) {
-  return static_cast<int>(ptx::block_now() / geometry.slices %
-                          static_cast<u32>(args.in.value_heads));
+// From lane 0, so that the compiler sees one value a warp.
+KDA_DEVICE int warp_of_block() {
+  return __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
 }
+
+// Which sequence, or of several the first, is the block's; read where it stands, so that no
+// register holds it from one sequence to the next.
 KDA_DEVICE int sequence_now(const Args& args, u32 block) {
   return static_cast<int>(block / geometry.slices / static_cast<u32>(args.in.value_heads));
 }
 
 // Of every so many sequences the short ones, 32 looked at at once.
-KDA_DEVICE void serve_short(const Args& args, Memory& memory, State& state) {
+KDA_DEVICE void serve_short(const Args& args, Stage* stages, Sums& sums, State& state) {
 #pragma unroll 1
   for (int round = 0;; ++round) {
     // Sequence i of the round.
@@ -199,7 +194,10 @@ KDA_DEVICE void serve_short(const Args& args, Memory& memory, State& state) {
 #pragma unroll 1
     for (; left != 0; left &= left - 1) {
       __syncthreads();  // all have left what the sequence before had in memory
-      serve(args, memory, state, sequence(__ffs(static_cast<int>(left)) - 1), head_now(args));
+      const int head = static_cast<int>(ptx::block_now() / geometry.slices %
+                                        static_cast<u32>(args.in.value_heads));
+      serve(args, stages, sums, state, sequence(__ffs(static_cast<int>(left)) - 1), head,
+            warp_of_block());
     }
   }
 }
@@ -210,20 +208,24 @@ extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.re
     kda_recurrent_step(const __grid_constant__ kda::Guardable<kda::Args> called) {
   using namespace kda;
   const Args& args = unguarded(called);
-  __shared__ Memory memory;
+  __shared__ Stage stages[tune.stages];
+  __shared__ Sums sums;  // left out by the compiler where each column is one warp's
 
-  State state(static_cast<int>(blockIdx.x % geometry.slices));
+  const u32 heads = static_cast<u32>(args.in.value_heads);
+  const int slice = static_cast<int>(blockIdx.x % geometry.slices);
+  const u32 sequence_head = blockIdx.x / geometry.slices;
+  const int head = static_cast<int>(sequence_head % heads);
+  const int n = static_cast<int>(sequence_head / heads);
+  const int warp = warp_of_block();
+  State state(slice);
   // The next kernel of the stream may take its places; its own wait keeps it from our outputs.
   ptx::launch_dependents();
   if (!beside || args.in.tokens == 0) ptx::wait_for_previous();  // without tokens it is the first
 
   if constexpr (!beside) {
-    const u32 heads = static_cast<u32>(args.in.value_heads);
-    const u32 sequence_head = blockIdx.x / geometry.slices;
-    serve(args, memory, state, static_cast<int>(sequence_head / heads),
-          static_cast<int>(sequence_head % heads));
+    serve(args, stages, sums, state, n, head, warp);
   } else {
-    if (!stays_out<shape>(called, args.in)) serve_short(args, memory, state);
+    if (!stays_out<shape>(called, args.in)) serve_short(args, stages, sums, state);
     if (blockIdx.x == gridDim.x - 1) ptx::wait_for_previous();
   }
 }
