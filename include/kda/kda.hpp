@@ -92,8 +92,8 @@ struct Problem {
   bool zero_padding = false;  // outputs of padding become zero; otherwise they stay as they are
   // varlen: runs pack sequences of a few tokens beside long ones, or one sequence has most of the
   // tokens.  Planned as one long sequence and others of a token each; short ones may then be served
-  // apart.  Right for any lengths.  Where nothing is said of a pack of up to 32 sequences, a run
-  // may look how they are (strategy by_lengths).
+  // apart.  Right for any lengths.  Where nothing is said of a pack, a run may look how they are
+  // (strategy by_lengths); of more than 32 sequences short ones are served apart anyway.
   bool mixed_lengths = false;
   // Speculative decoding without draft_states: runs may say how many of a sequence's first tokens
   // its final state knows (Forward), in a pool or not.  A run begins with the tokens that were

@@ -71,6 +71,10 @@ std::span<const char* const> serving_problems() {
       "H=16 pool=1 mixed=1 seqlens=256x1,8192",
       "H=16 pool=1 mixed=1 seqlens=256x1,8x1024",
       "H=64 pool=1 mixed=1 seqlens=64x1,8192",
+      "H=64 pool=1 seqlens=64x1,8192",
+      "H=16 pool=1 seqlens=256x1,8x1024",
+      "H=32 pool=1 seqlens=64x1,4096",
+      "H=8 pool=1 seqlens=64x1,4096",
   };
   return kProblems;
 }
