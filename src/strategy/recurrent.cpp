@@ -300,12 +300,10 @@ Result<compose::Stage> short_stage(const Problem& problem, const device::Device&
   shorts.checkpoint_tokens = 0;  // the first comes after more tokens
   const abi::Shape shape = problem::shape_of(shorts);
   Tuning tuning = default_tuning(shorts, device);
-  // Blocks that find room beside those of the stages before: 256 decodes beside 8192 tokens, 16
-  // heads, take 334 us on an H100, of states in [V, K] 317; larger ones have not been timed there.
-  if (!shape.state_value_first) {
-    const bool wide = shape.state_type == abi::DType::f32;
-    tuning = wide ? key_first_tuning(shape, 1, 32, 32) : key_first_tuning(shape, 1, 16, 64);
-  }
+  // Blocks that find room beside those of the stages before.  Of f32 states in [K, V] 32 channels a
+  // lane, by which 256 decodes beside 8192 tokens, 16 heads, took 334 us on an H100 (in [V, K]
+  // 317), spill since a block serves several sequences; of 16 no time has been taken.
+  if (!shape.state_value_first) tuning = key_first_tuning(shape, 1, 16, 64);
   const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
   if (Status status = check_grid(problem, geometry); !status) return status;
 
