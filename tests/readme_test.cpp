@@ -212,4 +212,10 @@ TEST_CASE("every path that the documents name exists", "[readme]") {
       CHECK(fs::exists(root / path));
     }
   }
+  for (const auto& log : fs::directory_iterator(root / "tools/results/log")) {
+    for (const std::string& path : paths_in(text_of(log.path()))) {
+      INFO(log.path() << ": " << path);
+      CHECK(fs::exists(root / path));
+    }
+  }
 }

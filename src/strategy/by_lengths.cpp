@@ -33,8 +33,9 @@ using compose::Launch;
 using compose::Run;
 
 // What the kernels of the other way take, which find nothing to do: on an H200 4 to 7 us beside
-// `fused`, which lets them begin at its start, 7 to 9 beside chains (src/README.md).  Taken for
-// more, as a second way has its price: a workspace, and the host's time for its kernels.
+// `fused`, which lets them begin at its start, 7 to 9 beside chains
+// (tools/results/log/by_lengths.md).  Taken for more, as a second way has its price: a workspace,
+// and the host's time for its kernels.
 double idle_microseconds(const Tuning& tuning) { return tuning.alike == 1 ? 7.5 : 10.0; }
 
 // Each block looks at the lengths of all sequences.

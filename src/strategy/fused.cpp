@@ -45,15 +45,15 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 
-// Teams where they serve (src/README.md), however often checkpoints come: 64 heads of 8192 tokens
-// with one every 64, 128, 256, 512 and 1024 took them 400, 364, 346, 331 and 330 us on an H200, two
-// groups of four warps 414, 386, 374, 362 and 360, three 485, 414, 359, 332 and 326; with K = 64
-// and one every 64, 128 and 256 teams 260, 236 and 225, two groups 280, 264 and 257.  But two
-// groups for many checkpoints of bf16 states, one every 64, 128, 256 and 512 on an H100 399, 372,
-// 376 and 363 us for 430, 379, 366 and 348, and with K = 64 for all, one every 256 259 us for 278.
-// Where teams do not serve three groups; or two, which leave a checkpoint room in shared memory,
-// from where it goes while the walk goes on, where they come often: g in f32, one every 64 and 128,
-// 483 and 445 us for 524 and 450.
+// Teams where they serve (tools/results/log/fused.md), however often checkpoints come: 64 heads of
+// 8192 tokens with one every 64, 128, 256, 512 and 1024 took them 400, 364, 346, 331 and 330 us on
+// an H200, two groups of four warps 414, 386, 374, 362 and 360, three 485, 414, 359, 332 and 326;
+// with K = 64 and one every 64, 128 and 256 teams 260, 236 and 225, two groups 280, 264 and 257.
+// But two groups for many checkpoints of bf16 states, one every 64, 128, 256 and 512 on an H100
+// 399, 372, 376 and 363 us for 430, 379, 366 and 348, and with K = 64 for all, one every 256 259 us
+// for 278. Where teams do not serve three groups; or two, which leave a checkpoint room in shared
+// memory, from where it goes while the walk goes on, where they come often: g in f32, one every 64
+// and 128, 483 and 445 us for 524 and 450.
 int default_groups(const Problem& problem) {
   constexpr int kOften = 128;  // tokens
   const int every = problem.checkpoint_tokens;

@@ -18,7 +18,8 @@ double decodes_microseconds(const Problem& problem, const device::Device& device
 
 // Up to here token by token is faster (256 such sequences beside one of 8192, H = 16 on an H200: of
 // 1 token 289 us for 509 by chunks of two warpgroups, of 8 528 for 549, of 16 875 for 558;
-// src/README.md has the command.  By rings of three, since then, those of 1 take 458).
+// tools/results/log/short_sequences.md has the command.  By rings of three, since then, those of 1
+// take 458).
 inline constexpr int kShortTokens = 8;
 
 }  // namespace kda::strategy

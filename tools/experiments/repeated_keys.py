@@ -3,9 +3,10 @@
     python3 tools/experiments/repeated_keys.py [--tokens 4096] [--beta 1] [--decay 1e-3]
 
 One head of K = V = 128 from no state, the same key at every token; steps as sm90/factors and the
-chain take them (src/README.md, "Scores are made of tf32").  Prints rel-L2 of o (rounded to bf16)
-and of the last state against the recurrence token by token, times 1e-3: as the kernels round, with
-scores of bf16 as they were, and with one rounding left out at a time.  Needs torch.
+chain take them (tools/results/log/chunk_wgmma.md, "Scores are made of tf32").  Prints rel-L2 of o
+(rounded to bf16) and of the last state against the recurrence token by token, times 1e-3: as the
+kernels round, with scores of bf16 as they were, and with one rounding left out at a time.  Needs
+torch.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 //   R = V - Kd S;   O = Qd S + Aq R;   S = diag(decay) S + Ak^T R
 // It has up to four products in flight; only R and the update of S are on the chain from chunk to
 // chunk, and little else stands there: while products run, other instructions take several times as
-// long (src/README.md).
+// long (tools/results/log/chunk_wgmma.md).
 #pragma once
 
 #include "base/slots.cuh"
