@@ -281,8 +281,7 @@ double estimate(const Problem& problem, const device::Device& device,
 
 // Sequences that a block of the short stage looks at: as many as leave few enough blocks that they
 // take little where no sequence is short (8,192 some 6 us on an H200), but no more, as a block
-// serves all that are, one after another.  Where a pack is said to have short ones each is a
-// block's.
+// serves all that are, one after another.
 int looked_at(const Problem& problem, const Geometry& geometry) {
   constexpr std::int64_t kBlocks = 8192;
   constexpr std::int64_t kMost = 8;
