@@ -38,12 +38,9 @@ using compose::Run;
 // and the host's time for its kernels.
 double idle_microseconds(const Tuning& tuning) { return tuning.alike == 1 ? 7.5 : 10.0; }
 
-// Each block looks at the lengths of all sequences.
+// Each block looks at the lengths of all sequences.  Of many (may_have_short) both ways leave the
+// short ones to one stage, and have no more blocks before it than there are multiprocessors.
 constexpr int kMostSequences = 1024;
-
-// Of many sequences both ways leave the short ones to one stage, and have no more blocks before it
-// than there are multiprocessors, as each looks at all lengths.
-bool leaves_short(const Problem& problem) { return may_have_short(problem); }
 
 // The pack as one of sequences of the same length, as dense ones are.
 Problem alike(const Problem& problem) {
@@ -81,7 +78,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_checkpoints("by_lengths", problem, abi::factors::chunk); !status) {
     return status;
   }
-  if (leaves_short(problem)) {
+  if (may_have_short(problem)) {
     if (Status status = fused.applicable(problem, device); !status) {
       return {status.code(),
               fmt::format("strategy by_lengths: of more than 32 sequences: {}", status.message())};
@@ -129,7 +126,7 @@ int fastest(const Problem& problem, const device::Device& device) {
 }
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
-  if (leaves_short(problem)) return tunable::values_of(Tuning{}, abi::by_lengths::tunables);
+  if (may_have_short(problem)) return tunable::values_of(Tuning{}, abi::by_lengths::tunables);
   return tunable::values_of(
       Tuning{.alike = fastest(alike(problem), device), .unlike = fastest(unlike(problem), device)},
       abi::by_lengths::tunables);
@@ -182,7 +179,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   compose::Recipe recipe;
   recipe.strategy = "by_lengths";
   recipe.tuning = values;
-  const bool shares = leaves_short(problem);
+  const bool shares = may_have_short(problem);
   if (shares && (tuning.alike != 1 || tuning.unlike != 2)) {
     return Status(Code::unsupported,
                   fmt::format("strategy by_lengths: alike={} unlike={} with max_sequences = {}: of "
@@ -239,7 +236,7 @@ double estimate(const Problem& problem, const device::Device& device,
   const double spared = one.alike - one.unlike - idle;
   if (!std::isfinite(spared)) return std::numeric_limits<double>::infinity();
   const double often =
-      leaves_short(problem) ? 0.25 : longest_at_random(problem) / problem.max_sequences / 4;
+      may_have_short(problem) ? 0.25 : longest_at_random(problem) / problem.max_sequences / 4;
   // No more than a quarter, so that what is expected stays a time that some pack may take.
   return std::max(first - std::max(spared, 0.0) * often, 0.75 * first);
 }

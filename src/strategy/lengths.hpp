@@ -18,8 +18,7 @@ inline bool is_mixed(const Problem& problem) {
   return problem.mixed_lengths && problem.max_sequences > 1;
 }
 
-// More than a warp has lanes, each of which knows one's length: by_lengths and `fused` do
-// otherwise.
+// More than the lanes of a warp, of which each can hold one's length.
 inline bool has_many(const Problem& problem) { return problem.max_sequences > 32; }
 
 // Whether a pack that does not say so may be decodes beside prefills, for all that its mean says.

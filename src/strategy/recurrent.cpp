@@ -192,19 +192,29 @@ Status applicable(const Problem& problem, const device::Device& device) {
                                                          default_tuning(problem, device)));
 }
 
-// Without what it is specialised on.  A block looks at so many sequences.
+// Sequences that a block of a short stage looks at, of a run of so many blocks if it were one: as
+// many as leave few enough that they take little where no sequence is short (8,192 some 6 us on an
+// H200), but no more, as a block serves all that are, one after another.
+std::int64_t looked_at(std::int64_t blocks) {
+  constexpr std::int64_t kBlocks = 8192;
+  constexpr std::int64_t kMost = 8;
+  return std::clamp<std::int64_t>(blocks / kBlocks, 1, kMost);
+}
+
+// Without what it is specialised on.
 compose::Stage step_stage(const Problem& problem, const device::Device& device,
-                          const Tuning& tuning, const Geometry& geometry, int sequences = 1) {
+                          const Tuning& tuning, const Geometry& geometry, bool is_short = false) {
   compose::Stage step;
   step.file = "recurrent/step.cu";
   step.entry = "kda_recurrent_step";
   step.threads = static_cast<unsigned>(tuning.threads);
   step.overlaps_previous = device.major >= 9;  // its launch, that is: the kernel waits at its start
-  step.bind = [problem, slices = geometry.slices, sequences](const compose::Run& run,
-                                                             compose::Launch& launch) {
-    const std::int64_t of_a_head =
-        (std::int64_t{run.forward.sequences} + sequences - 1) / sequences;
-    launch.grid[0] = static_cast<unsigned>(of_a_head * problem.value_heads * slices);
+  step.bind = [problem, slices = geometry.slices, is_short](const compose::Run& run,
+                                                            compose::Launch& launch) {
+    const std::int64_t sequences = run.forward.sequences;
+    const std::int64_t of_a_sequence = std::int64_t{problem.value_heads} * slices;
+    const std::int64_t each = is_short ? looked_at(sequences * of_a_sequence) : 1;
+    launch.grid[0] = static_cast<unsigned>((sequences + each - 1) / each * of_a_sequence);
     const abi::Inputs in = problem::inputs_of(problem, run.forward);
     const abi::Outputs out = problem::outputs_of(problem, run.forward);
     if (problem.committed_tokens) {
@@ -279,16 +289,6 @@ double estimate(const Problem& problem, const device::Device& device,
   return kLaunchMicroseconds + std::max(arithmetic, memory);
 }
 
-// Sequences that a block of the short stage looks at: as many as leave few enough blocks that they
-// take little where no sequence is short (8,192 some 6 us on an H200), but no more, as a block
-// serves all that are, one after another.
-int looked_at(const Problem& problem, const Geometry& geometry) {
-  constexpr std::int64_t kBlocks = 8192;
-  constexpr std::int64_t kMost = 8;
-  return static_cast<int>(
-      std::clamp<std::int64_t>(blocks_of(problem, geometry) / kBlocks, 1, kMost));
-}
-
 }  // namespace
 
 Result<compose::Stage> short_stage(const Problem& problem, const device::Device& device,
@@ -301,13 +301,20 @@ Result<compose::Stage> short_stage(const Problem& problem, const device::Device&
   Tuning tuning = default_tuning(shorts, device);
   // Blocks that find room beside those of the stages before.  Of f32 states in [K, V] 32 channels a
   // lane, by which 256 decodes beside 8192 tokens, 16 heads, took 334 us on an H100 (in [V, K]
-  // 317), spill since a block serves several sequences; of 16 no time has been taken.
+  // 317), spill since a block serves several sequences; 16 have not been timed.
   if (!shape.state_value_first) tuning = key_first_tuning(shape, 1, 16, 64);
   const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
   if (Status status = check_grid(problem, geometry); !status) return status;
+  // A block counts them, and those past the last that its lanes look for, by 32 bits.
+  constexpr int kMostSequences = 1 << 28;
+  if (problem.max_sequences > kMostSequences) {
+    return Status(Code::unsupported,
+                  fmt::format("max_sequences = {} with short_tokens={}; a stage of short sequences "
+                              "serves at most {}: fewer sequences a run, or short_tokens=1",
+                              problem.max_sequences, short_tokens, kMostSequences));
+  }
 
-  compose::Stage stage =
-      step_stage(problem, device, tuning, geometry, looked_at(problem, geometry));
+  compose::Stage stage = step_stage(problem, device, tuning, geometry, true);
   stage.name = "short";
   tunable::Values values = tunable::values_of(tuning, abi::recurrent::tunables);
   values.emplace_back("short_tokens", short_tokens);

@@ -256,16 +256,19 @@ std::vector<Trial> both_in_every_place() {
   return out;
 }
 
-std::vector<PoolTrial> both_in_pools() {
+using Lengths = std::vector<std::int64_t>;
+
+// Of all words at all lengths, some with slots that lie apart.
+std::vector<PoolTrial> in_pools(const std::vector<std::string>& all_words,
+                                const std::vector<Lengths>& all_lengths, int checkpoint_columns) {
   std::vector<PoolTrial> out;
-  for (const char* words : {"", "state=bf16 layout=key_first slots=i64 zero_padding=1 ",
-                            "checkpoint=64 ", "checkpoint=128 state=bf16 ", "h0=0 ", "ht=0 "}) {
-    for (const std::vector<std::int64_t>& lengths :
-         {std::vector<std::int64_t>{60, 64, 70, 0, 33, 57}, {1, 0, 500, 3, 1, 1}}) {
+  for (const std::string& words : all_words) {
+    for (const Lengths& lengths : all_lengths) {
       PoolTrial one;
-      one.trial = trial(std::string("pool=1 varlen=1 K=128 V=128 HV=4 ") + words, lengths);
+      one.trial = trial("pool=1 varlen=1 K=128 V=128 HV=4 " + words, lengths);
+      const bool keeps = one.trial.problem.checkpoint_tokens > 0;
       one.slots = make_slots({.sequences = static_cast<int>(lengths.size()),
-                              .checkpoint_columns = one.trial.problem.checkpoint_tokens > 0 ? 5 : 0,
+                              .checkpoint_columns = keeps ? checkpoint_columns : 0,
                               .prefixes = one.trial.problem.initial_state,
                               .seed = out.size()});
       one.gap = out.size() % 3 == 1 ? 64 : 0;
@@ -273,6 +276,12 @@ std::vector<PoolTrial> both_in_pools() {
     }
   }
   return out;
+}
+
+std::vector<PoolTrial> both_in_pools() {
+  return in_pools({"", "state=bf16 layout=key_first slots=i64 zero_padding=1 ", "checkpoint=64 ",
+                   "checkpoint=128 state=bf16 ", "h0=0 ", "ht=0 "},
+                  {{60, 64, 70, 0, 33, 57}, {1, 0, 500, 3, 1, 1}}, 5);
 }
 
 // At these lengths no others have both.
@@ -315,8 +324,8 @@ namespace {
 
 // More sequences than a warp has lanes, and than short ones are looked at at once: decodes before
 // and after prefills, short ones among them, all alike, all short.
-std::vector<std::vector<std::int64_t>> many_lengths() {
-  std::vector<std::int64_t> before(70, 1), after(70, 1), mixed, alike(45, 40), shorts;
+std::vector<Lengths> many_lengths() {
+  Lengths before(70, 1), after(70, 1), mixed, alike(45, 40), shorts;
   before.insert(before.end(), {700, 30});
   after.insert(after.begin(), {30, 700});
   for (int n = 0; n < 110; ++n) mixed.push_back(n % 7 == 3 ? 9 + n % 90 : n % 9);
@@ -329,7 +338,7 @@ std::vector<Trial> many_in_every_place() {
   for (const char* words :
        {"K=128 V=128 HV=4 ", "K=64 V=128 H=2 HV=4 state=bf16 layout=key_first g=f32 gate=softplus ",
         "K=128 V=256 H=3 HV=3 cu_seqlens=i32 h0=0 "})
-    for (const std::vector<std::int64_t>& lengths : many_lengths()) {
+    for (const Lengths& lengths : many_lengths()) {
       const std::vector<Trial> places =
           in_every_place(trial(std::string(words) + "varlen=1", lengths));
       out.insert(out.end(), places.begin(), places.end());
@@ -338,21 +347,9 @@ std::vector<Trial> many_in_every_place() {
 }
 
 std::vector<PoolTrial> many_in_pools() {
-  std::vector<PoolTrial> out;
-  for (const char* words : {"", "state=bf16 layout=key_first slots=i64 zero_padding=1 ",
-                            "checkpoint=64 ", "h0=0 zero_padding=1 ", "ht=0 "})
-    for (const std::vector<std::int64_t>& lengths : many_lengths()) {
-      PoolTrial one;
-      one.trial = trial(std::string("pool=1 varlen=1 K=128 V=128 HV=4 ") + words, lengths);
-      one.slots =
-          make_slots({.sequences = static_cast<int>(lengths.size()),
-                      .checkpoint_columns = one.trial.problem.checkpoint_tokens > 0 ? 11 : 0,
-                      .prefixes = one.trial.problem.initial_state,
-                      .seed = out.size()});
-      one.gap = out.size() % 3 == 1 ? 64 : 0;
-      out.push_back(one);
-    }
-  return out;
+  return in_pools({"", "state=bf16 layout=key_first slots=i64 zero_padding=1 ", "layout=key_first ",
+                   "checkpoint=64 ", "h0=0 zero_padding=1 ", "ht=0 "},
+                  many_lengths(), 11);
 }
 
 // What serves many sequences: both ways, and pairs alone.

@@ -84,6 +84,16 @@ TEST_CASE("short sequences are a last stage, and the others know of it", "[strat
     }
 }
 
+TEST_CASE("a short stage counts sequences by 32 bits, and says so", "[strategy]") {
+  const Status status =
+      compose_with(problem_in_words("T=268435457 N=268435457 H=1 K=64 V=8 varlen=1"),
+                   {.short_tokens = 8})
+          .status();
+  CHECK(status.code() == Code::unsupported);
+  CHECK_THAT(status.message(), contains("268435457"));
+  CHECK_THAT(status.message(), contains("at most 268435456"));
+}
+
 TEST_CASE("nothing of the short stage is left where there is none", "[strategy]") {
   const auto recipe = compose_with(problem_in_words(kMixed), {});
   REQUIRE(recipe);
@@ -105,6 +115,8 @@ TEST_CASE("beside a short stage all blocks of the recurrence fit the device", "[
   // Of 8 columns; a block looks at eight sequences, as 66 thousand blocks would take 40 us to end.
   CHECK(last.grid[0] == 33U * 16 * 16);
   CHECK(last.args_bytes == sizeof(abi::recurrent::StepArgs<false>));
+  // Of a run of fewer sequences than the plan is for each is a block's, or they would take turns.
+  CHECK(grid(2, 8448, 20) == 20U * 16 * 16);
   // Without tokens the states are still to be copied, by the last stage.
   CHECK(grid(0, 0, 257) == 0);
   CHECK(grid(2, 0, 257) == 33U * 16 * 16);

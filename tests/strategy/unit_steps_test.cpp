@@ -173,14 +173,32 @@ TEST_CASE("a second way finds what a run began from", "[strategy]") {
 TEST_CASE("unit_steps begins a pack that may be mixed as the planner would", "[strategy]") {
   const Problem pack = problem_in_words("T=8448 N=257 H=16 varlen=1 pool=1 h0=0 ht=1 beta_logit=0");
   const tunable::Values by = unit_steps.defaults(pack, h200());
-  CHECK(by == tunable::Values{{"by", 4}});
+  CHECK(by == tunable::Values{{"by", 2}});
   // And it expects no less than that way itself takes, which was priced with a tuning of its own
   // for mixed packs.
   Problem sure = pack;
   sure.beta_at_most_one = true;
-  const strategy::Strategy& way = strategy::by_lengths;
+  const strategy::Strategy& way = strategy::chunk_wgmma;
   CHECK(strategy::expected_microseconds(unit_steps, pack, h200(), by) >
         strategy::expected_microseconds(way, sure, h200(), way.defaults(sure, h200())));
+}
+
+// No device has run what follows behind a stage for short sequences.
+TEST_CASE("unit_steps begins packs of many sequences without a short stage", "[strategy]") {
+  const Problem pack = problem_in_words("T=4160 N=65 H=64 varlen=1 pool=1 h0=1 ht=1 beta_logit=0");
+  for (const int by : {1, 2, 3}) {
+    const auto recipe = unit_steps.compose(pack, h200(), {{"by", by}});
+    INFO(by << ": " << recipe.status().message());
+    REQUIRE(recipe);
+    for (const compose::Stage& stage : recipe->stages) {
+      CHECK(stage.name != "short");
+      CHECK(stage.prelude.find("short_tokens = 8") == std::string::npos);
+    }
+  }
+  const Status both = unit_steps.compose(pack, h200(), {{"by", 4}}).status();
+  CHECK(both.code() == Code::unsupported);
+  CHECK_THAT(both.message(), contains("unit_steps: by=4: max_sequences = 65"));
+  CHECK_THAT(both.message(), contains("up to 32 are served"));
 }
 
 TEST_CASE("unit_steps refuses what it does not serve, naming it", "[strategy]") {

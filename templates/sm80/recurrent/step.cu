@@ -9,10 +9,10 @@
 //
 // With short_tokens it is the last stage of a strategy of chunks and serves the sequences that
 // those left.  A block looks at several, so that there need not be as many as there might be short
-// ones: blocks that only begin to end take 0.6 ns each (an H200).  It runs beside the stage before:
-// it touches nothing of that one's, and is launched once every block of it has begun, so that
-// whatever came before the first stage, which starts after all of that or waits for it, has ended.
-// Only the last block waits, at its end, so that the run does not end before its chunks.
+// ones: blocks that only begin to end take their time, too.  It runs beside the stage before: it
+// touches nothing of that one's, and is launched once every block of it has begun, so that whatever
+// came before the first stage, which starts after all of that or waits for it, has ended.  Only the
+// last block waits, at its end, so that the run does not end before its chunks.
 #ifndef KDA_SHAPE
 #define KDA_SHAPE \
   {}
