@@ -80,33 +80,13 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::unit_steps::tunables); }
 
-// Whether a first way may leave short sequences to a stage of their own, as by_lengths does of many
-// sequences.  No device has run what follows behind one, so packs of many begin without.
-Status check_first(int by, const Problem& sure, const device::Device& device) {
-  if (by == kBoth && has_many(sure)) {
-    return {Code::unsupported,
-            fmt::format("max_sequences = {}, of which by_lengths leaves short ones to a stage of "
-                        "their own; up to 32 are served",
-                        sure.max_sequences)};
-  }
-  return first_way_by(by).applicable(sure, device);
-}
-tunable::Values first_tuning(const Strategy& way, const Problem& sure,
-                             const device::Device& device) {
-  tunable::Values values = way.defaults(sure, device);
-  for (auto& [name, value] : values) {
-    if (name == "short_tokens") value = 1;
-  }
-  return values;
-}
-
 // Expected microseconds of the first way; infinite where it does not serve.  Of a pack that turns
 // out to be mixed, too, it has the tuning of one that did not say so.
 double way_microseconds(const Problem& sure, const device::Device& device, const Strategy& way) {
   Problem said = sure;
   said.mixed_lengths = false;
   if (!way.applicable(said, device)) return std::numeric_limits<double>::infinity();
-  return way.estimate(sure, device, first_tuning(way, said, device));
+  return way.estimate(sure, device, way.defaults(said, device));
 }
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
@@ -115,9 +95,9 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   double least = std::numeric_limits<double>::infinity();
   for (int by = 1; by <= kBoth; ++by) {
     const Strategy& first = first_way_by(by);
-    if (!check_first(by, sure, device)) continue;
+    if (!first.applicable(sure, device)) continue;
     // As the planner would choose, packs that may be mixed by both.
-    const double us = expected_microseconds(first, sure, device, first_tuning(first, sure, device));
+    const double us = expected_microseconds(first, sure, device, first.defaults(sure, device));
     if (us >= least) continue;
     least = us;
     tuning.by = by;
@@ -257,12 +237,12 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::unit_steps::tunables);
   const Strategy& first_by = first_way_by(tuning.by);
   const Problem sure = promised(problem);
-  if (Status status = check_first(tuning.by, sure, device); !status) {
+  if (Status status = first_by.applicable(sure, device); !status) {
     return Status(status.code(),
                   fmt::format("strategy unit_steps: by={}: {}", tuning.by, status.message()));
   }
   Result<compose::Recipe> first =
-      first_by.compose(sure, device, first_tuning(first_by, sure, device));
+      first_by.compose(sure, device, first_by.defaults(sure, device));
   if (!first) return first.status();
   Result<compose::Recipe> again =
       chunk_wgmma.compose(problem, device, chunk_wgmma.defaults(problem, device));

@@ -173,32 +173,36 @@ TEST_CASE("a second way finds what a run began from", "[strategy]") {
 TEST_CASE("unit_steps begins a pack that may be mixed as the planner would", "[strategy]") {
   const Problem pack = problem_in_words("T=8448 N=257 H=16 varlen=1 pool=1 h0=0 ht=1 beta_logit=0");
   const tunable::Values by = unit_steps.defaults(pack, h200());
-  CHECK(by == tunable::Values{{"by", 2}});
+  CHECK(by == tunable::Values{{"by", 4}});
   // And it expects no less than that way itself takes, which was priced with a tuning of its own
   // for mixed packs.
   Problem sure = pack;
   sure.beta_at_most_one = true;
-  const strategy::Strategy& way = strategy::chunk_wgmma;
+  const strategy::Strategy& way = strategy::by_lengths;
   CHECK(strategy::expected_microseconds(unit_steps, pack, h200(), by) >
         strategy::expected_microseconds(way, sure, h200(), way.defaults(sure, h200())));
 }
 
-// No device has run what follows behind a stage for short sequences.
-TEST_CASE("unit_steps begins packs of many sequences without a short stage", "[strategy]") {
+// By both ways, or by pairs with a stage of its own for short ones.
+TEST_CASE("unit_steps begins packs of many sequences with a short stage", "[strategy]") {
   const Problem pack = problem_in_words("T=4160 N=65 H=64 varlen=1 pool=1 h0=1 ht=1 beta_logit=0");
-  for (const int by : {1, 2, 3}) {
+  const auto names = [&](int by) {
     const auto recipe = unit_steps.compose(pack, h200(), {{"by", by}});
     INFO(by << ": " << recipe.status().message());
     REQUIRE(recipe);
-    for (const compose::Stage& stage : recipe->stages) {
-      CHECK(stage.name != "short");
-      CHECK(stage.prelude.find("short_tokens = 8") == std::string::npos);
-    }
-  }
-  const Status both = unit_steps.compose(pack, h200(), {{"by", 4}}).status();
-  CHECK(both.code() == Code::unsupported);
-  CHECK_THAT(both.message(), contains("unit_steps: by=4: max_sequences = 65"));
-  CHECK_THAT(both.message(), contains("up to 32 are served"));
+    CHECK(recipe->stages.size() <= launch::GraphPool::kMostKernels);
+    std::vector<std::string> all;
+    for (const compose::Stage& stage : recipe->stages) all.push_back(stage.name);
+    return all;
+  };
+  CHECK(names(1) == std::vector<std::string>{"keep", "forward", "short", "look", "prepare_again",
+                                             "recurrence_again"});
+  CHECK(unit_steps.compose(pack, h200(), {{"by", 4}}).status().code() == Code::unsupported);
+  Problem fewer = pack;
+  fewer.heads = fewer.value_heads = 16;
+  const auto both = unit_steps.compose(fewer, h200(), {{"by", 4}});
+  REQUIRE(both);
+  CHECK(both->stages.size() <= launch::GraphPool::kMostKernels);
 }
 
 TEST_CASE("unit_steps refuses what it does not serve, naming it", "[strategy]") {
@@ -243,6 +247,15 @@ bool goes_unlike(const Trial& trial) {
   sure.qk_normalized = !sure.l2norm_qk;
   const tunable::Values ways = strategy::by_lengths.defaults(sure, h200());
   return has_longer(one, strategy::longest_alike(sure, h200(), ways));
+}
+
+// More sequences than a warp has lanes: decodes beside a prefill.
+std::vector<std::int64_t> many_lengths() {
+  std::vector<std::int64_t> lengths(40, 1);
+  lengths[7] = 500;
+  lengths[20] = 0;
+  lengths[33] = 70;
+  return lengths;
 }
 
 // What breaks a promise: a beta, or a row of k or q times a power of two.
@@ -363,7 +376,8 @@ TEST_CASE("a run in a pool begins again from what its slots held", "[gpu]") {
       const bool starts = std::string(words).find("h0=0") == std::string::npos;
       const bool ends = std::string(words).find("ht=0") == std::string::npos;
       const bool checkpoints = std::string(words).find("checkpoint") != std::string::npos;
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 5; ++i) {
+        if (i == 4 && dense) continue;
         reference::InputSpec spec;
         if (beyond) spec.beta = 1.7;
         if (beyond && std::string(words).find("l2norm=0") != std::string::npos) {
@@ -373,6 +387,7 @@ TEST_CASE("a run in a pool begins again from what its slots held", "[gpu]") {
         // Of packs by_lengths takes one for a long sequence beside others.
         const std::vector<std::int64_t> lengths =
             dense    ? std::vector<std::int64_t>(8, 130)
+            : i == 4 ? many_lengths()
             : i == 3 ? std::vector<std::int64_t>{900, 0, 1, 7, 1, 2, 0, 3}
                      : std::vector<std::int64_t>{300, 0, 33, 129, 1, 64, 70, 257};
         one.trial = trial(std::string("pool=1 ") + words + "V=128 HV=4", lengths, spec);
@@ -436,6 +451,11 @@ TEST_CASE("unit_steps in odd places", "[gpu]") {
       trials.push_back(one);
       one.cu_seqlens = {50, 200, 20, 20, 400};
       trials.push_back(one);
+      Trial many = trial(std::string(words) + "V=128 HV=4", many_lengths(), spec);
+      many.tail = 70;
+      trials.push_back(many);
+      many.in_place_state = true;
+      trials.push_back(many);
     }
   }
   const Tally tally = sweep("odd places", trials, {{"unit_steps", ""}});

@@ -130,20 +130,21 @@ Way registers_way(int resident) {
   return way;
 }
 
+// most: of the multiprocessors, as one beside other kernels has; 0 for all.
 Way ring_way(int kilobytes, int stages, int resident, Hint loads, Hint stores,
-             bool neighbours = false, bool persistent = true) {
+             bool neighbours = false, bool persistent = true, int most = 0) {
   const int tile = kilobytes * 1024;
   Way way;
   way.name = "ring tile=" + std::to_string(kilobytes) + " stages=" + std::to_string(stages) +
              " resident=" + std::to_string(resident) +
              " loads=" + hint_names[static_cast<int>(loads)] +
              " stores=" + hint_names[static_cast<int>(stores)] + (neighbours ? " neighbours" : "") +
-             (persistent ? "" : " a block a tile");
+             (most > 0 ? " multiprocessors=" + std::to_string(most) : "") + (persistent ? "" : " a block a tile");
   way.tile = tile;
   // At least what keeps further blocks away.
   const int shared = std::max(stages * tile, 226 * 1024 / (resident + 1));
   CHECK(cudaFuncSetAttribute(ring, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-  const int blocks = bench::multiprocessors() * resident;
+  const int blocks = (most > 0 ? most : bench::multiprocessors()) * resident;
   way.launch = [=](const Tiles& t) {
     CHECK(cudaFuncSetAttribute(ring, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     const auto grid = static_cast<unsigned>(persistent ? std::min<i64>(blocks, t.count) : t.count);
@@ -229,6 +230,13 @@ void measure_rings(Pools& pools) {
     for (const Hint stores : {none, Hint::evict_first, Hint::evict_last, Hint::unchanged}) {
       if (loads == none && stores == none) continue;
       measure(pools, ring_way(32, 6, 1, loads, stores), Place::in_order, 256);
+    }
+  }
+  for (const int most : {16, 24, 36, 48, 64, 100}) {
+    for (const Size& size : {Size{64, 3, 1}, {32, 6, 1}, {16, 12, 1}}) {
+      measure(pools,
+              ring_way(size.kilobytes, size.stages, 1, none, none, false, true, most),
+              Place::in_order, 128);
     }
   }
   measure(pools, ring_way(32, 6, 1, none, none, true), Place::in_order, 256);
