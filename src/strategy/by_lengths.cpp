@@ -196,7 +196,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
       if (stages) {
         for (compose::Stage& stage : stages->stages) {
           if (shares && stage.file.starts_with(kShortFolder)) {
-            if (!last) last = std::move(stage);
+            last = std::move(stage);  // of the way for packs that have short ones
             continue;
           }
           Result<compose::Stage> own_stage = guarded(std::move(stage), guard, share);
@@ -231,7 +231,8 @@ double estimate(const Problem& problem, const device::Device& device,
     return idle + way_microseconds(way(tuning.unlike), problem, problem, device);
   }
   const double first = idle + way_microseconds(way(tuning.alike), problem, problem, device);
-  if (mean_length(problem) < kMixedTokens) return first;  // expected.cpp takes the mean of both
+  // expected.cpp takes the mean of both.
+  if (may_be_mixed(problem) || mean_length(problem) < kDraftTokens) return first;
   const OfLong one = of_long(problem, device, tuning);
   const double spared = one.alike - one.unlike - idle;
   if (!std::isfinite(spared)) return std::numeric_limits<double>::infinity();

@@ -17,6 +17,7 @@
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
 #include "strategy/recurrent.hpp"
+#include "strategy/short_ring.hpp"
 #include "strategy/tensor_box.hpp"
 
 namespace kda::strategy {
@@ -196,6 +197,11 @@ Tuning apart_at_once_of(const Problem& problem, const device::Device& device) {
   tuning.load_stages =
       std::min(tuning.load_stages, abi::chunk_wgmma::copies_checkpoints(shape) ? 4 : 6);
   tuning.short_tokens = kShortTokens;
+  // By rings where decodes take as long as the prefill: 256 of them beside 8192 tokens of 16 heads
+  // 246 us for 260, of 8 heads 148 for 146 (an H200).
+  const double decodes = decodes_microseconds(problem, device);
+  const bool many = has_many(problem) && decodes > 0.5 * long_microseconds(problem, device, tuning);
+  tuning.short_by = many && prefers_ring(problem, device) ? 2 : 1;
   return tuning;
 }
 
@@ -281,7 +287,9 @@ std::int64_t early_blocks(const Problem& problem, const device::Device& device,
 
 // What the kernels know of the tuning: how many prepare is the grid's.
 tunable::Values kernel_values(tunable::Values values) {
-  std::erase_if(values, [](const auto& value) { return value.first == "preparers"; });
+  std::erase_if(values, [](const auto& value) {
+    return value.first == "preparers" || value.first == "short_by";
+  });
   return values;
 }
 
@@ -304,6 +312,10 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (Status status = check_beside(problem, device, tuning); !status) return status;
   if (Status status = check_preparers(tuning); !status) return status;
   if (Status status = check_short(problem, tuning); !status) return status;
+  if (Status status = check_short_by("chunk_wgmma", tuning.short_tokens, tuning.short_by);
+      !status) {
+    return status;
+  }
   if (Status status = check_registers(problem, tuning); !status) return status;
   if (Status status = check_columns(problem, tuning); !status) return status;
   int bytes = abi::chunk_wgmma::chain_shared_bytes(shape, tuning);
@@ -367,7 +379,8 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   };
   recipe.stages.push_back(std::move(recurrence));
   if (apart) {
-    Result<compose::Stage> last = short_stage(problem, device, tuning.short_tokens);
+    Result<compose::Stage> last =
+        short_stage(problem, device, tuning.short_tokens, tuning.short_by == 2);
     if (!last) return last.status();
     recipe.stages.push_back(*std::move(last));
   }

@@ -124,6 +124,12 @@ double apart_microseconds(const Problem& problem, const device::Device& device,
 
 }  // namespace
 
+double long_microseconds(const Problem& problem, const device::Device& device,
+                         const Tuning& tuning) {
+  return at_once_microseconds(longest_alone(problem), device, tuning,
+                              chain_blocks(problem, device, tuning).of(problem.max_sequences));
+}
+
 // Whether groups bring their next tiles into the L2: what groups gain the chains lose, as both wait
 // for memory.  H = 16, whose chains take 1.6 times as long, 132 us with and 129 without; 12 heads
 // of 4 x 2048, whose chains wait for prepare, 91 with and 94 without.

@@ -30,6 +30,10 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 // The default of Tuning::preparers where both stages run at once.
 int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning);
 
+// Of a mixed pack's prefill alone, both stages at once beside a stage of short sequences.
+double long_microseconds(const Problem& problem, const device::Device& device,
+                         const Tuning& tuning);
+
 // Of a run.
 double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning);
 

@@ -5,16 +5,6 @@
 #include "strategy/lengths.hpp"
 
 namespace kda::strategy {
-namespace {
-
-bool may_be_mixed(const Problem& problem) {
-  const double mean = mean_length(problem);
-  return problem.varlen && !problem.mixed_lengths && problem.max_sequences > 1 &&
-         mean >= kDraftTokens && mean < kMixedTokens;
-}
-
-}  // namespace
-
 std::string expected_of_what(const Problem& problem) {
   if (!may_be_mixed(problem)) return {};
   return fmt::format(

@@ -18,6 +18,7 @@
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
 #include "strategy/recurrent.hpp"
+#include "strategy/short_ring.hpp"
 #include "strategy/tensor_box.hpp"
 
 namespace kda::strategy {
@@ -179,6 +180,9 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
                               "dense run are equal; short_tokens=1 does",
                               tuning.short_tokens));
   }
+  if (Status status = check_short_by("fused", tuning.short_tokens, tuning.short_by); !status) {
+    return status;
+  }
   compose::Workspace workspace;
   const CutSlices cuts(problem, device, workspace);
   compose::Recipe recipe;
@@ -214,7 +218,8 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   };
   recipe.stages.push_back(std::move(stage));
   if (tuning.short_tokens > 1) {
-    Result<compose::Stage> last = short_stage(problem, device, tuning.short_tokens);
+    Result<compose::Stage> last =
+        short_stage(problem, device, tuning.short_tokens, tuning.short_by == 2);
     if (!last) return last.status();
     recipe.stages.push_back(*std::move(last));
   }
@@ -248,8 +253,11 @@ Costs costs_of(const Problem& problem, const Tuning& tuning, double busy) {
 
 // The share of their rate that decodes reach beside a prefill whose parts are so many of the pairs'
 // (an H200: 256 of 8, 16 and 32 heads beside 8192 tokens 299, 317 and 456 us, of 64 896, where that
-// prefill takes some 280 and these decodes 75, 141, 281 and 560 by themselves).
-double decodes_beside(double busy) { return std::min(0.42, 0.8 * (1.0 - busy)); }
+// prefill takes some 280 and these decodes 75, 141, 281 and 560 by themselves; by rings of 16 some
+// 312, of 32 384, of 64 845).
+double decodes_beside(double busy, int short_by) {
+  return short_by == 2 ? std::min(0.71, 1.4 * (1.0 - busy)) : std::min(0.42, 0.8 * (1.0 - busy));
+}
 
 // A pair's parts.  Where they leave some pair with far more than others they are cut, and a chunk
 // takes longer (96 heads, by teams 423 to 458 us; not by slabs 555, uncut 733;
@@ -270,7 +278,7 @@ double estimate(const Problem& problem, const device::Device& device,
     const double long_parts = parts / problem.max_sequences;
     const double prefill = std::ceil(long_parts) * walked(usual_length(problem), 1.0);
     if (tuning.short_tokens <= 1) return 12.0 + prefill + parts * (costs.part + step);
-    const double beside = decodes_beside(std::min(long_parts, 1.0)) * prefill;
+    const double beside = decodes_beside(std::min(long_parts, 1.0), tuning.short_by) * prefill;
     return 22.0 + prefill + std::max(decodes_microseconds(problem, device) - beside, 0.0);
   }
   const double each = std::ceil(parts);
@@ -293,6 +301,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning{.groups = default_groups(problem)};
   Tuning apart = tuning;
   apart.short_tokens = kShortTokens;
+  apart.short_by = prefers_ring(problem, device) ? 2 : 1;
   const auto of = [&](const Tuning& each) {
     return tunable::values_of(each, abi::fused::tunables);
   };

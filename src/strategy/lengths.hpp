@@ -43,6 +43,17 @@ constexpr double kDraftTokens = 16;
 // beside a prefill (8448 tokens of 257 sequences).
 constexpr double kMixedTokens = 64;
 
+// Of more than 32 sequences, of which a plan may have few decodes and much room for prefills (64
+// and 4096 tokens), those whose mean is below this.
+constexpr double kMixedTokensOfMany = 256;
+
+// Whether it may be either, and does not say.
+inline bool may_be_mixed(const Problem& problem) {
+  const double mean = mean_length(problem);
+  return problem.varlen && !problem.mixed_lengths && problem.max_sequences > 1 &&
+         mean >= kDraftTokens && mean < (has_many(problem) ? kMixedTokensOfMany : kMixedTokens);
+}
+
 // How many times the mean the longest sequence has where tokens are cut at random places: of N
 // sequences 1 + 1/2 + ... + 1/N.  Of more than 64 a run no longer waits for its longest.
 inline double longest_at_random(const Problem& problem) {

@@ -11,6 +11,8 @@
 #include "compose/prelude.hpp"
 #include "problem/shape.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/recurrent_launch.hpp"
+#include "strategy/short_ring.hpp"
 
 namespace kda::strategy {
 
@@ -22,7 +24,6 @@ using abi::recurrent::Tuning;
 // The kernel's tuning repeats the tunables and adds short_tokens.
 static_assert(sizeof(abi::recurrent::StepTuning) == sizeof(Tuning) + sizeof(int));
 
-constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid, along x
 // Elements of the state that a thread can keep beside its keys and sums without spilling.
 constexpr int kMaxElements = 128;
 
@@ -46,10 +47,6 @@ tunable::Space space() { return tunable::space_of(abi::recurrent::tunables); }
 
 int elements_of(const Geometry& geometry, const Tuning& tuning) {
   return geometry.lane_channels * tuning.columns;
-}
-
-std::int64_t blocks_of(const Problem& problem, const Geometry& geometry) {
-  return std::int64_t{problem.max_sequences} * problem.value_heads * geometry.slices;
 }
 
 // For one token a sequence of states in [V, K], by how many heads there are to a multiprocessor
@@ -146,17 +143,6 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   return tunable::values_of(default_tuning(problem, device), abi::recurrent::tunables);
 }
 
-Status check_grid(const Problem& problem, const Geometry& geometry) {
-  const std::int64_t blocks = blocks_of(problem, geometry);
-  if (blocks <= kMaxBlocks) return {};
-  return Status(Code::unsupported,
-                fmt::format("max_sequences = {} with value_heads = {} and value_dim = {} makes {} "
-                            "blocks; a grid holds {}: fewer sequences a run, or more threads or "
-                            "columns",
-                            problem.max_sequences, problem.value_heads, problem.value_dim, blocks,
-                            kMaxBlocks));
-}
-
 Status check_tuning(const abi::Shape& shape, const Tuning& tuning, const Geometry& geometry) {
   if (tuning.columns % geometry.column_run != 0) {
     return Status(Code::unsupported,
@@ -203,28 +189,17 @@ std::int64_t looked_at(std::int64_t blocks) {
 
 // Without what it is specialised on.
 compose::Stage step_stage(const Problem& problem, const device::Device& device,
-                          const Tuning& tuning, const Geometry& geometry, bool is_short = false) {
+                          const Tuning& tuning, const Geometry& geometry, SequencesABlock each) {
   compose::Stage step;
   step.file = "recurrent/step.cu";
   step.entry = "kda_recurrent_step";
   step.threads = static_cast<unsigned>(tuning.threads);
   step.overlaps_previous = device.major >= 9;  // its launch, that is: the kernel waits at its start
-  step.bind = [problem, slices = geometry.slices, is_short](const compose::Run& run,
-                                                            compose::Launch& launch) {
-    const std::int64_t sequences = run.forward.sequences;
-    const std::int64_t of_a_sequence = std::int64_t{problem.value_heads} * slices;
-    const std::int64_t each = is_short ? looked_at(sequences * of_a_sequence) : 1;
-    launch.grid[0] = static_cast<unsigned>((sequences + each - 1) / each * of_a_sequence);
-    const abi::Inputs in = problem::inputs_of(problem, run.forward);
-    const abi::Outputs out = problem::outputs_of(problem, run.forward);
-    if (problem.committed_tokens) {
-      launch.set(abi::recurrent::StepArgs<true>{in, out, run.forward.committed_tokens});
-    } else {
-      launch.set(abi::recurrent::StepArgs<false>{in, out});
-    }
-  };
+  step.bind = bind_sequences(problem, geometry, each);
   return step;
 }
+
+std::int64_t one_a_block(std::int64_t) { return 1; }
 
 Result<compose::Recipe> compose(const Problem& problem, const device::Device& device,
                                 const tunable::Values& values) {
@@ -237,7 +212,7 @@ Result<compose::Recipe> compose(const Problem& problem, const device::Device& de
   compose::Recipe recipe;
   recipe.strategy = "recurrent";
   recipe.tuning = values;
-  recipe.stages.push_back(step_stage(problem, device, tuning, geometry));
+  recipe.stages.push_back(step_stage(problem, device, tuning, geometry, one_a_block));
   recipe.stages.back().name = "step";
   recipe.stages.back().prelude = compose::prelude(shape, values);
   return recipe;
@@ -289,22 +264,27 @@ double estimate(const Problem& problem, const device::Device& device,
   return kLaunchMicroseconds + std::max(arithmetic, memory);
 }
 
-}  // namespace
-
-Result<compose::Stage> short_stage(const Problem& problem, const device::Device& device,
-                                   int short_tokens) {
-  // As for many decodes, whatever N and H are: the same kernel serves a smaller problem.
+// The short stage's problem: as for many decodes, whatever N and H are, so that the same kernel
+// serves a smaller one.
+Problem shorts_of(const Problem& problem, const device::Device& device) {
   Problem shorts = problem;
   shorts.max_tokens = shorts.max_sequences = 8 * device.multiprocessors;
   shorts.checkpoint_tokens = 0;  // the first comes after more tokens
-  const abi::Shape shape = problem::shape_of(shorts);
-  Tuning tuning = default_tuning(shorts, device);
-  // Blocks that find room beside those of the stages before.  Of f32 states in [K, V] 32 channels a
-  // lane, by which 256 decodes beside 8192 tokens, 16 heads, took 334 us on an H100 (in [V, K]
-  // 317), spill since a block serves several sequences; 16 have not been timed.
-  if (!shape.state_value_first) tuning = key_first_tuning(shape, 1, 16, 64);
-  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
-  if (Status status = check_grid(problem, geometry); !status) return status;
+  return shorts;
+}
+
+}  // namespace
+
+Status check_short_by(const char* strategy, int short_tokens, int short_by) {
+  if (short_by == 1 || short_tokens > 1) return {};
+  return {Code::unsupported,
+          fmt::format("strategy {}: short_by={} with short_tokens=1: there is no stage of short "
+                      "sequences; short_by=1 does",
+                      strategy, short_by)};
+}
+
+Result<compose::Stage> short_stage(const Problem& problem, const device::Device& device,
+                                   int short_tokens, bool by_ring) {
   // A block counts them, and those past the last that its lanes look for, by 32 bits.
   constexpr int kMostSequences = 1 << 28;
   if (problem.max_sequences > kMostSequences) {
@@ -313,12 +293,21 @@ Result<compose::Stage> short_stage(const Problem& problem, const device::Device&
                               "serves at most {}: fewer sequences a run, or short_tokens=1",
                               problem.max_sequences, short_tokens, kMostSequences));
   }
-
-  compose::Stage stage = step_stage(problem, device, tuning, geometry, true);
-  stage.name = "short";
+  const Problem shorts = shorts_of(problem, device);
+  const abi::Shape shape = problem::shape_of(shorts);
+  if (by_ring) return ring_stage(problem, shape, device, short_tokens);
+  Tuning tuning = default_tuning(shorts, device);
+  // Blocks that find room beside those of the stages before.  Of f32 states in [K, V] 32 channels
+  // a lane, by which 256 decodes beside 8192 tokens, 16 heads, took 334 us on an H100 (in [V, K]
+  // 317), spill since a block serves several sequences.
+  if (!shape.state_value_first) tuning = key_first_tuning(shape, 1, 16, 64);
+  const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
+  if (Status status = check_grid(problem, geometry); !status) return status;
+  compose::Stage stage = step_stage(problem, device, tuning, geometry, looked_at);
   tunable::Values values = tunable::values_of(tuning, abi::recurrent::tunables);
   values.emplace_back("short_tokens", short_tokens);
   stage.prelude = compose::prelude(shape, values);
+  stage.name = "short";
   return stage;
 }
 

@@ -10,8 +10,12 @@ extern const Strategy recurrent;
 // while the stage before is at work on longer ones.  Every block of that one must let it start
 // (launch_dependents), and some block wait for the first stage, every block of which begins after
 // what came before the run or waits for it.
+// by_ring: as strategy/short_ring.hpp has it.
 Result<compose::Stage> short_stage(const Problem& problem, const device::Device& device,
-                                   int short_tokens);
+                                   int short_tokens, bool by_ring);
+
+// Whether a tuning that asks for rings has such a stage.
+Status check_short_by(const char* strategy, int short_tokens, int short_by);
 
 // What that takes of a mixed pack's decodes, with all of the device.
 double decodes_microseconds(const Problem& problem, const device::Device& device);

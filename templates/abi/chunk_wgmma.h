@@ -17,6 +17,7 @@ struct Tuning {
   int short_tokens = 1;       // sequences of up to so many go token by token, a stage of their own
   int columns = 64;           // V columns a warpgroup; of 32 half of each product is empty
   int preparers = 100;        // percent of the multiprocessors beside the recurrence that prepare
+  int short_by = 1;           // 2: short sequences' states come by rings, where nobody prepares
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -45,6 +46,11 @@ constexpr Tunable<Tuning> tunables[] = {
      {64, 72, 86, 100},
      "percent of the multiprocessors beside the recurrence that prepare, not to be far ahead of "
      "it"},
+    {"short_by",
+     &Tuning::short_by,
+     {1, 2},
+     "2: short sequences' states by rings, on multiprocessors of their own; 1: by registers, "
+     "wherever there is room"},
 };
 
 // Rows of v in shared memory, a panel of 64 columns a warpgroup (tile/shared.cuh), where a swizzle

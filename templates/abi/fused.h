@@ -13,6 +13,7 @@ namespace kda::abi::fused {
 struct Tuning {
   int groups = 3;        // a block, that make factors
   int short_tokens = 1;  // sequences of up to so many go token by token, a stage of their own
+  int short_by = 1;      // 2: their states come by rings, where no pair is
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -24,6 +25,11 @@ constexpr Tunable<Tuning> tunables[] = {
      &Tuning::short_tokens,
      {1, 8},
      "varlen: sequences of up to so many tokens are a second stage's; 1: none"},
+    {"short_by",
+     &Tuning::short_by,
+     {1, 2},
+     "2: short sequences' states by rings, on multiprocessors of their own; 1: by registers, "
+     "wherever there is room"},
 };
 
 // Whether the groups are teams of two warps (sm90/teams), which make slabs alone.

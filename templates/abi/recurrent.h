@@ -81,6 +81,30 @@ constexpr Tuning tuning_of(const StepTuning& tuning) {
   return {tuning.threads, tuning.lanes, tuning.columns, tuning.stages};
 }
 
+// Of the kernel that may take that one's place (sm90/recurrent/short.cu): of a block one warp
+// brings slices of states to shared memory, some activate tokens, and four do what a block of
+// `step` does.
+struct ShortTuning {
+  int lanes = 8;
+  int columns = 4;
+  int states = 2;  // slices in shared memory
+  int short_tokens = 8;
+};
+constexpr Tuning tuning_of(const ShortTuning& tuning) {
+  return {128, tuning.lanes, tuning.columns, 1};
+}
+constexpr int token_warps = 2;
+constexpr int short_threads = 128 + 32 + 32 * token_warps;
+
+// A slice: a block's columns of a state in [V, K], where they lie together.
+constexpr int slice_bytes(const Shape& shape, const ShortTuning& tuning) {
+  const int columns = geometry_of(shape, tuning_of(tuning)).block_columns;
+  return (columns * shape.key_dim * bytes_of(shape.state_type) + 127) / 128 * 128;
+}
+constexpr int short_shared_bytes(const Shape& shape, const ShortTuning& tuning) {
+  return tuning.states * slice_bytes(shape, tuning);
+}
+
 // Of a Shape with committed_tokens or without.
 template <bool committed_tokens>
 struct StepArgs {

@@ -99,7 +99,9 @@ TEST_CASE("groups do not run far ahead of chains where memory cannot hide it", "
   const Problem problem = problem_in_words("T=8192 H=16");
   const auto recipe_of = [&](int percent) {
     tunable::Values values = strategy::chunk_wgmma.defaults(problem, h200());
-    values.back().second = percent;
+    for (auto& [name, value] : values) {
+      if (name == "preparers") value = percent;
+    }
     const auto recipe = strategy::chunk_wgmma.compose(problem, h200(), values);
     REQUIRE(recipe);
     return *recipe;

@@ -30,6 +30,13 @@ std::vector<Variant> variants() {
   return out;
 }
 
+// States by rings in shared memory.
+std::vector<Variant> by_rings() {
+  return {{"chunk_wgmma", "short_tokens=16 short_by=2"},
+          {"chunk_wgmma", "short_tokens=16 short_by=2 stages_at_once=2"},
+          {"fused", "groups=4 short_tokens=8 short_by=2"}};
+}
+
 // About the limits, none, decodes before and after a prefill, long ones alone.
 std::vector<Trial> lengths() {
   Lengths decodes(70, 1), after(70, 1);
@@ -114,8 +121,10 @@ struct WithShort {
 std::vector<WithShort> with_short() {
   return {{{.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=1"}},
           {{.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=2"}},
+          {{.strategy = "chunk_wgmma", .tuning = "short_tokens=16 stages_at_once=2 short_by=2"}},
           {{.strategy = "fused", .tuning = "short_tokens=8"}},
-          {{.strategy = "fused", .tuning = "short_tokens=8"}, 60},
+          {{.strategy = "fused", .tuning = "short_tokens=8 short_by=1"}, 60},
+          {{.strategy = "fused", .tuning = "short_tokens=8 short_by=2"}, 60},
           {{.strategy = "by_lengths", .tuning = "alike=1 unlike=2"}},
           {{.strategy = "by_lengths", .tuning = "alike=1 unlike=2"}, 60},
           {{.strategy = "by_lengths", .tuning = "alike=2 unlike=3"}},
@@ -220,7 +229,9 @@ TEST_CASE("short stages compose where they serve", "[strategy]") {
   // and beside prepare only what groups prepare is served: of each tuning this many at least; of
   // pairs, which serve V = 128 and 256 alone, a few.
   const std::vector<std::vector<Trial>> all = {lengths(), many(), places(), plain(pools())};
-  for (const Variant& variant : variants()) {
+  std::vector<Variant> both = variants();
+  for (const Variant& variant : by_rings()) both.push_back(variant);
+  for (const Variant& variant : both) {
     Tally sum;
     for (const auto& trials : all) {
       const Tally tally = compose_only("short stages", trials, "sm_90a", {variant});
@@ -251,12 +262,23 @@ TEST_CASE("a short stage from and to pools", "[gpu][short]") {
   CHECK(sweep_pools("short pools", pools(), variants()).failed == 0);
 }
 
-TEST_CASE("a sequence changes its stage between replays of a graph", "[gpu][short]") {
+TEST_CASE("short sequences by rings", "[gpu][ring]") {
+  check_on_device("ring lengths", lengths(), by_rings());
+  check_on_device("ring many", many(), by_rings());
+  check_on_device("ring places", places(), by_rings());
+}
+
+TEST_CASE("short sequences by rings from and to pools", "[gpu][ring]") {
+  if (!on_device()) return;
+  CHECK(sweep_pools("ring pools", pools(), by_rings()).failed == 0);
+}
+
+TEST_CASE("a sequence changes its stage between replays of a graph", "[gpu][short][ring]") {
   if (!on_device()) return;
   for (const auto& [how, more] : with_short()) replay_with_other_lengths(how, more);
 }
 
-TEST_CASE("what follows a short stage sees the long sequences' states", "[gpu][short]") {
+TEST_CASE("what follows a short stage sees the long sequences' states", "[gpu][short][ring]") {
   if (!on_device()) return;
   for (const auto& [how, more] : with_short()) run_one_after_another(how, more);
 }

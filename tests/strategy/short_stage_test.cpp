@@ -11,6 +11,7 @@
 #include "plan/plan.hpp"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
+#include "strategy/by_lengths.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/fused.hpp"
 #include "strategy/table.hpp"
@@ -22,6 +23,7 @@
 using namespace kda;
 using namespace kda::test;
 using abi::chunk_wgmma::Tuning;
+using strategy::by_lengths;
 using strategy::chunk_wgmma;
 using strategy::fused;
 
@@ -152,7 +154,7 @@ TEST_CASE("beside a short stage and prepare the chains keep half of the device",
 TEST_CASE("pairs leave short sequences to a second stage", "[strategy]") {
   const Problem problem = problem_in_words("T=8256 N=65 H=64 varlen=1 pool=1 mixed=1 h0=1 ht=1");
   const tunable::Values values = fused.defaults(problem, h200());
-  CHECK(tunable::to_text(values) == "groups=4 short_tokens=8");
+  CHECK(tunable::to_text(values) == "groups=4 short_tokens=8 short_by=2");
   const auto recipe = fused.compose(problem, h200(), values);
   REQUIRE(recipe);
   REQUIRE(recipe->stages.size() == 2);
@@ -160,10 +162,13 @@ TEST_CASE("pairs leave short sequences to a second stage", "[strategy]") {
     CHECK_THAT(stage.prelude, contains(".short_tokens = 8"));
     CHECK(stage.overlaps_previous);
   }
-  CHECK(recipe->stages[1].file == "recurrent/step.cu");
+  CHECK(recipe->stages[1].file == "recurrent/short.cu");
   CHECK(launch_of(problem, recipe->stages[0], 8256, 65).grid[0] == 132);
-  CHECK(launch_of(problem, recipe->stages[1], 8256, 65).grid[0] == 9U * 64 * 16);
-  const auto alone = fused.compose(problem, h200(), {{"groups", 4}, {"short_tokens", 1}});
+  // Slices of 64 columns, eight sequences a block; and a block each of a run of few.
+  CHECK(launch_of(problem, recipe->stages[1], 8256, 65).grid[0] == 9U * 64 * 2);
+  CHECK(launch_of(problem, recipe->stages[1], 8256, 8).grid[0] == 8U * 64 * 2);
+  const auto alone =
+      fused.compose(problem, h200(), {{"groups", 4}, {"short_tokens", 1}, {"short_by", 1}});
   REQUIRE(alone);
   REQUIRE(alone->stages.size() == 1);
   CHECK(alone->stages[0].prelude.find("short_tokens") == std::string::npos);
@@ -210,14 +215,57 @@ TEST_CASE("a search times a mixed problem on mixed lengths", "[strategy]") {
   CHECK(even == std::vector<std::int64_t>{34, 33, 33});
 }
 
+TEST_CASE("short sequences come by rings where states can be brought whole", "[strategy]") {
+  const std::string mixed = "T=8256 N=65 H=64 varlen=1 mixed=1 h0=1 ht=1 ";
+  const auto tuning = [&](const char* words) {
+    return tunable::to_text(fused.defaults(problem_in_words(mixed + words), h200()));
+  };
+  CHECK_THAT(tuning(""), contains("short_by=2"));
+  for (const char* words : {"layout=key_first", "state=bf16", "beta_logit=0 beta_most_1=1"}) {
+    INFO(words);
+    CHECK_THAT(tuning(words), contains("short_by=1"));
+  }
+  const auto refused = [&](const char* words, int short_tokens) {
+    return chunk_wgmma
+        .compose(problem_in_words(mixed + words), h200(),
+                 tunable::values_of(Tuning{.short_tokens = short_tokens, .short_by = 2},
+                                    abi::chunk_wgmma::tunables))
+        .status();
+  };
+  CHECK(refused("", 8));
+  CHECK(refused("state=bf16", 8));
+  CHECK_THAT(refused("layout=key_first", 8).message(),
+             contains("short_by=2 is for states in [V, K]"));
+  CHECK_THAT(refused("K=101", 8).message(), contains("rows of a state on 16 bytes"));
+  CHECK_THAT(refused("", 1).message(), contains("no stage of short sequences; short_by=1 does"));
+  // Beside chains where decodes take as long as the prefill.
+  for (const int heads : {8, 16}) {
+    Problem beside = problem_in_words(kMixed);
+    beside.heads = beside.value_heads = heads;
+    INFO(heads);
+    CHECK_THAT(tunable::to_text(chunk_wgmma.defaults(beside, h200())),
+               contains(heads == 16 ? "short_by=2" : "short_by=1"));
+    beside.mixed_lengths = false;
+    const auto both = by_lengths.compose(beside, h200(), by_lengths.defaults(beside, h200()));
+    REQUIRE(both);
+    CHECK(both->stages.back().file == (heads == 16 ? "recurrent/short.cu" : "recurrent/step.cu"));
+  }
+  // One block of it a multiprocessor.
+  const auto recipe = fused.compose(problem_in_words(mixed), h200(),
+                                    fused.defaults(problem_in_words(mixed), h200()));
+  REQUIRE(recipe);
+  CHECK(2 * recipe->stages.at(1).shared_bytes >= h200().shared_per_multiprocessor);
+}
+
 TEST_CASE("a dense run has no short stage, and is told why", "[strategy]") {
   const Status status = compose_with(problem_in_words("H=4"), {.short_tokens = 8}).status();
   CHECK(status.code() == Code::unsupported);
   CHECK_THAT(status.message(), contains("short_tokens=8, but varlen = false"));
   CHECK_THAT(status.message(), contains("short_tokens=1 does"));
-  const Status pairs =
-      fused.compose(problem_in_words("H=64"), h200(), {{"groups", 4}, {"short_tokens", 8}})
-          .status();
+  const Status pairs = fused
+                           .compose(problem_in_words("H=64"), h200(),
+                                    {{"groups", 4}, {"short_tokens", 8}, {"short_by", 1}})
+                           .status();
   CHECK(pairs.code() == Code::unsupported);
   CHECK_THAT(pairs.message(), contains("strategy fused: short_tokens=8, but varlen = false"));
 }
@@ -276,11 +324,26 @@ TEST_CASE("a short stage compiles without spills by default", "[strategy][compil
                                                .cache_dir = cache.path(),
                                                .strategy = "chunk_wgmma",
                                                .tuning = "short_tokens=16 stages_at_once=1"});
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    INFO(problem::to_text(problems[i]) << ": " << plans[i].status().message());
-    REQUIRE(plans[i]);
-    REQUIRE((*plans[i])->program.kernels.size() == 3);
-    for (const program::Kernel& kernel : (*plans[i])->program.kernels)
-      CHECK(kernel.resources.spill_bytes == 0);
-  }
+  const auto check = [](const std::vector<Problem>& of, const auto& made) {
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      INFO(problem::to_text(of[i]) << ": " << made[i].status().message());
+      REQUIRE(made[i]);
+      REQUIRE((*made[i])->program.kernels.size() == 3);
+      for (const program::Kernel& kernel : (*made[i])->program.kernels)
+        CHECK(kernel.resources.spill_bytes == 0);
+    }
+  };
+  check(problems, plans);
+  // And by rings.
+  std::vector<Problem> rings;
+  for (const char* words :
+       {"h0=1 ht=1", "pool=1 h0=1 ht=1 zero_padding=1 checkpoint=64 slots=i64", "K=64 V=64 ht=1",
+        "K=64 V=100 state=bf16 cu_seqlens=i32 h0=1 ht=1", "HV=64 V=100 state=bf16 pool=1 h0=1",
+        "K=256 V=256 h0=1 ht=1", "K=36 V=40 pool=1 h0=1 ht=1",
+        "K=96 gate=softplus beta_logit=0 l2norm=0 h0=1", "qkv=f16 g=f32 beta=f32 h0=1 ht=1"})
+    rings.push_back(problem_in_words(mixed + words));
+  check(rings, plan::make_all(rings, {.target = "sm_90a",
+                                      .cache_dir = cache.path(),
+                                      .strategy = "chunk_wgmma",
+                                      .tuning = "short_tokens=16 short_by=2 stages_at_once=1"}));
 }

@@ -119,11 +119,17 @@ struct State {
 
   KDA_DEVICE void unpack(const Raw& raw) {
 #pragma unroll
-    for (int u = 0; u < units; ++u) {
-      float x[unit];
-      unpack_unit<shape.state_type>(x, raw.unit[u]);
+    for (int u = 0; u < units; ++u) unpack(u, raw.unit[u]);
+  }
+
+  // slice: the block's columns in shared memory, as they lie in this head's [V, K].
+  KDA_DEVICE void take(const storage<shape.state_type>* slice) {
+    static_assert(value_first, "only there do they lie together");
 #pragma unroll
-      for (int e = 0; e < unit; ++e) at(u, e) = x[e];
+    for (int u = 0; u < units; ++u) {
+      bool inside;
+      const int at = offset(u, 0, inside) - block_column * shape.key_dim;
+      unpack(u, inside ? *reinterpret_cast<const uint4*>(slice + at) : make_uint4(0, 0, 0, 0));
     }
   }
 
@@ -258,6 +264,12 @@ struct State {
     }
   }
 
+  KDA_DEVICE void unpack(int u, const uint4& raw) {
+    float x[unit];
+    unpack_unit<shape.state_type>(x, raw);
+#pragma unroll
+    for (int e = 0; e < unit; ++e) at(u, e) = x[e];
+  }
   KDA_DEVICE void pack(int u, storage<shape.state_type> (&x)[unit]) {
 #pragma unroll
     for (int e = 0; e < unit; ++e) x[e] = element<shape.state_type>::from_float(at(u, e));

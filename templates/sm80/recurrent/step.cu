@@ -27,6 +27,7 @@
 #include "base/varlen.cuh"
 #include "ptx/dependent.cuh"
 #include "ptx/special_registers.cuh"
+#include "sm80/recurrent/output.cuh"
 #include "sm80/recurrent/state.cuh"
 #include "sm80/recurrent/token.cuh"
 
@@ -44,24 +45,6 @@ using Tokens = recurrent::Tokens<shape, tune>;
 using Stage = recurrent::Stage<shape, tune>;
 using Sums = recurrent::Sums<shape, tune>;
 using Args = abi::recurrent::StepArgs<shape.committed_tokens>;
-
-// Every lane of a group holds its columns' outputs: lane i of it writes columns i, i + lanes, ...
-KDA_DEVICE void write_output(storage<shape.qkv_type>* row, const State& state,
-                             const float (&o)[State::columns]) {
-#pragma unroll
-  for (int first = 0; first < State::columns; first += State::lanes) {
-    float value = 0.0F;
-#pragma unroll
-    for (int i = 0; i < smaller(State::lanes, State::columns - first); ++i) {
-      if (i == state.part) value = o[first + i];
-    }
-    const int r = first + state.part;
-    const int column = state.block_column + state.column(r);
-    if (r < State::columns && column < shape.value_dim) {
-      row[column] = element<shape.qkv_type>::from_float(value);
-    }
-  }
-}
 
 // Tokens of sequence n that its final state knows.
 template <class A>
@@ -147,7 +130,7 @@ KDA_DEVICE void serve(const Args& args, Stage* stages, Sums& sums, State& state,
       }
       float o[State::columns];
       state.step(o, stage, t, sums);
-      write_output(o_row, state, o);
+      recurrent::write_output<shape>(o_row, state, o);
       o_row += args.out.o.token;
       if constexpr (shape.draft_states) {
         const i64 slot = stage.slot[t];

@@ -63,18 +63,23 @@ struct Tokens {
                     i64 begin, int head, int first_column)
       : in(inputs),
         pool(states),
-        n(sequence),
         block_column(first_column),
         lane(static_cast<int>(threadIdx.x) % 32) {
+    turn_to(sequence, begin, head);
+    paired = is_paired<shape.qkv_type>(in.q, shape.key_dim) &&
+             is_paired<shape.qkv_type>(in.k, shape.key_dim) &&
+             is_paired<shape.gate_type>(in.g, shape.key_dim);
+  }
+
+  // To the tokens of another sequence.
+  KDA_DEVICE void turn_to(int sequence, i64 begin, int head) {
+    n = sequence;
     const int shared_head = head / shape.group;
     q = offset_of<shape.varlen>(in.q, n, begin, shared_head);
     k = offset_of<shape.varlen>(in.k, n, begin, shared_head);
     v = offset_of<shape.varlen>(in.v, n, begin, head);
     g = offset_of<shape.varlen>(in.g, n, begin, head);
     beta = offset_of<shape.varlen>(in.beta, n, begin, head);
-    paired = is_paired<shape.qkv_type>(in.q, shape.key_dim) &&
-             is_paired<shape.qkv_type>(in.k, shape.key_dim) &&
-             is_paired<shape.gate_type>(in.g, shape.key_dim);
   }
 
   // Apart from the constructor, so that the first token's loads need not wait for these.
