@@ -241,8 +241,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     return Status(status.code(),
                   fmt::format("strategy unit_steps: by={}: {}", tuning.by, status.message()));
   }
-  Result<compose::Recipe> first =
-      first_by.compose(sure, device, first_by.defaults(sure, device));
+  Result<compose::Recipe> first = first_by.compose(sure, device, first_by.defaults(sure, device));
   if (!first) return first.status();
   Result<compose::Recipe> again =
       chunk_wgmma.compose(problem, device, chunk_wgmma.defaults(problem, device));

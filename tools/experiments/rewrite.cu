@@ -139,7 +139,8 @@ Way ring_way(int kilobytes, int stages, int resident, Hint loads, Hint stores,
              " resident=" + std::to_string(resident) +
              " loads=" + hint_names[static_cast<int>(loads)] +
              " stores=" + hint_names[static_cast<int>(stores)] + (neighbours ? " neighbours" : "") +
-             (most > 0 ? " multiprocessors=" + std::to_string(most) : "") + (persistent ? "" : " a block a tile");
+             (most > 0 ? " multiprocessors=" + std::to_string(most) : "") +
+             (persistent ? "" : " a block a tile");
   way.tile = tile;
   // At least what keeps further blocks away.
   const int shared = std::max(stages * tile, 226 * 1024 / (resident + 1));
@@ -234,8 +235,7 @@ void measure_rings(Pools& pools) {
   }
   for (const int most : {16, 24, 36, 48, 64, 100}) {
     for (const Size& size : {Size{64, 3, 1}, {32, 6, 1}, {16, 12, 1}}) {
-      measure(pools,
-              ring_way(size.kilobytes, size.stages, 1, none, none, false, true, most),
+      measure(pools, ring_way(size.kilobytes, size.stages, 1, none, none, false, true, most),
               Place::in_order, 128);
     }
   }
