@@ -97,11 +97,15 @@ TEST_CASE("groups do not run far ahead of chains where memory cannot hide it", "
 
   // How many prepare is the grid's: one kernel serves all.
   const Problem problem = problem_in_words("T=8192 H=16");
-  const auto recipe_of = [&](int percent) {
-    tunable::Values values = strategy::chunk_wgmma.defaults(problem, h200());
+  const auto values_of = [](const Problem& of, int percent) {
+    tunable::Values values = strategy::chunk_wgmma.defaults(of, h200());
     for (auto& [name, value] : values) {
       if (name == "preparers") value = percent;
     }
+    return values;
+  };
+  const auto recipe_of = [&](int percent) {
+    const tunable::Values values = values_of(problem, percent);
     const auto recipe = strategy::chunk_wgmma.compose(problem, h200(), values);
     REQUIRE(recipe);
     return *recipe;
@@ -118,10 +122,8 @@ TEST_CASE("groups do not run far ahead of chains where memory cannot hide it", "
   };
   CHECK(blocks(all) == 100);
   CHECK(blocks(some) == 64);
-  tunable::Values values = strategy::chunk_wgmma.defaults(problem_in_words("T=8192 H=64"), h200());
-  values.back().second = 64;
-  const auto refused =
-      strategy::chunk_wgmma.compose(problem_in_words("T=8192 H=64"), h200(), values);
+  const Problem many = problem_in_words("T=8192 H=64");
+  const auto refused = strategy::chunk_wgmma.compose(many, h200(), values_of(many, 64));
   REQUIRE_FALSE(refused);
   CHECK_THAT(refused.status().message(), contains("preparers=64 with stages_at_once=1"));
 }
