@@ -231,7 +231,7 @@ double estimate(const Problem& problem, const device::Device& device,
     return idle + way_microseconds(way(tuning.unlike), problem, problem, device);
   }
   const double first = idle + way_microseconds(way(tuning.alike), problem, problem, device);
-  // expected.cpp takes the mean of both.
+  // expected.cpp takes the mean of both; drafts are of one length.
   if (may_be_mixed(problem) || mean_length(problem) < kDraftTokens) return first;
   const OfLong one = of_long(problem, device, tuning);
   const double spared = one.alike - one.unlike - idle;

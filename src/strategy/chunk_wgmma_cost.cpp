@@ -114,7 +114,7 @@ double apart_microseconds(const Problem& problem, const device::Device& device,
   if (tuning.stages_at_once > 1) {
     const std::int64_t chains = chain_blocks(problem, device, tuning).of(problem.max_sequences);
     // Decodes begin where prepare has ended.
-    return std::max(at_once_microseconds(prefill, device, tuning, chains),
+    return std::max(long_microseconds(problem, device, tuning),
                     20.0 + at_once_parts(prefill, device, tuning, chains).prepare + decodes);
   }
   const double prepare = prepare_microseconds(prefill, device, tuning.chunk);

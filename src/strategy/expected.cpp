@@ -5,6 +5,7 @@
 #include "strategy/lengths.hpp"
 
 namespace kda::strategy {
+
 std::string expected_of_what(const Problem& problem) {
   if (!may_be_mixed(problem)) return {};
   return fmt::format(

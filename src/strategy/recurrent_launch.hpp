@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "abi/recurrent.h"
 #include "strategy/strategy.hpp"

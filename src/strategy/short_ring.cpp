@@ -10,6 +10,7 @@
 #include "compose/prelude.hpp"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
+#include "strategy/lengths.hpp"
 #include "strategy/recurrent_launch.hpp"
 
 namespace kda::strategy {
@@ -56,10 +57,10 @@ Status check_ring(const Problem& problem, const device::Device& device) {
 
 // f32 states: of bf16 ones, whose decodes take half as long, 32 heads and 256 beside 8192 tokens
 // take 313 us for 316 (an H200).  No device has run it with the promises, under which unit_steps
-// begins.
+// begins, nor behind a guard, which by_lengths gives the stage of fewer sequences.
 bool prefers_ring(const Problem& problem, const device::Device& device) {
-  return static_cast<bool>(check_ring(problem, device)) && problem.state_type == DType::f32 &&
-         !problem.beta_at_most_one && !problem.qk_normalized;
+  return static_cast<bool>(check_ring(problem, device)) && has_many(problem) &&
+         problem.state_type == DType::f32 && !problem.beta_at_most_one && !problem.qk_normalized;
 }
 
 Result<compose::Stage> ring_stage(const Problem& problem, const abi::Shape& shape,

@@ -57,7 +57,10 @@ Values values_of(const Tuning& tuning, const abi::Tunable<Tuning> (&rows)[N]) {
 template <class Tuning, std::size_t N>
 Tuning tuning_of(const Values& values, const abi::Tunable<Tuning> (&rows)[N]) {
   Tuning tuning;
-  for (std::size_t i = 0; i < N; ++i) tuning.*rows[i].field = values[i].second;
+  // As many as there are, in the rows' order; what is newer than a list keeps its initial value.
+  for (std::size_t i = 0; i < N && i < values.size(); ++i) {
+    tuning.*rows[i].field = values[i].second;
+  }
   return tuning;
 }
 

@@ -14,6 +14,7 @@
 #include "strategy/by_lengths.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/fused.hpp"
+#include "strategy/short_ring.hpp"
 #include "strategy/table.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
@@ -225,6 +226,9 @@ TEST_CASE("short sequences come by rings where states can be brought whole", "[s
     INFO(words);
     CHECK_THAT(tuning(words), contains("short_by=1"));
   }
+  // Of fewer sequences by_lengths guards it, which no device has run.
+  CHECK_FALSE(strategy::prefers_ring(problem_in_words("T=8256 N=32 H=64 varlen=1"), h200()));
+  CHECK(strategy::prefers_ring(problem_in_words("T=8256 N=33 H=64 varlen=1"), h200()));
   const auto refused = [&](const char* words, int short_tokens) {
     return chunk_wgmma
         .compose(problem_in_words(mixed + words), h200(),
@@ -255,6 +259,23 @@ TEST_CASE("short sequences come by rings where states can be brought whole", "[s
                                     fused.defaults(problem_in_words(mixed), h200()));
   REQUIRE(recipe);
   CHECK(2 * recipe->stages.at(1).shared_bytes >= h200().shared_per_multiprocessor);
+}
+
+// Measured on an H200: 256 decodes beside 8192 tokens by pairs, rings and registers.
+TEST_CASE("the cost model knows what rings spare pairs", "[strategy]") {
+  struct Row {
+    int heads, short_by;
+    double measured;  // us
+  };
+  for (const Row& row : {Row{16, 2, 312}, {32, 2, 384}, {64, 2, 845}, {32, 1, 458}}) {
+    Problem problem = problem_in_words(kMixed);
+    problem.heads = problem.value_heads = row.heads;
+    const double us = fused.estimate(
+        problem, h200(), {{"groups", 4}, {"short_tokens", 8}, {"short_by", row.short_by}});
+    INFO(row.heads << " heads, short_by=" << row.short_by << ": " << us);
+    CHECK(us > 0.9 * row.measured);
+    CHECK(us < 1.1 * row.measured);
+  }
 }
 
 TEST_CASE("a dense run has no short stage, and is told why", "[strategy]") {

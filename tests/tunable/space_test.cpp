@@ -40,6 +40,13 @@ TEST_CASE("a tuning survives text and back", "[tunable]") {
   CHECK(tuning.shards == 1);
 }
 
+// The bug: a list without the newest tunables was read past its end.
+TEST_CASE("a tuning of fewer values keeps its initial ones", "[tunable]") {
+  const Tuning tuning = tunable::tuning_of({{"chunk", 64}}, rows);
+  CHECK(tuning.chunk == 64);
+  CHECK(tuning.shards == Tuning{}.shards);
+}
+
 TEST_CASE("tunables that are not named keep the base's value", "[tunable]") {
   const auto parsed = tunable::parse("chunk=16", space, {{"chunk", 64}, {"shards", 1}});
   REQUIRE(parsed);

@@ -1,7 +1,7 @@
 // What decode's traffic reaches: tiles of f32 states read, changed and written back, in GB/s of
 // both ways together.  In place or to another pool, slots in order or scattered, by depth, blocks a
 // multiprocessor and cache hints through registers, by tiles and stages through a ring of bulk
-// copies.  The pools together are many times the L2.
+// copies, on all multiprocessors or a few.  The pools together are many times the L2.
 #include <functional>
 #include <numeric>
 #include <random>

@@ -1,6 +1,6 @@
 // The last stage of strategies of chunks: serves the sequences that those left, of up to
 // short_tokens tokens, as `step` does with short_tokens (sm80/recurrent/step.cu), with the same
-// waits; but on multiprocessors of its own, of which a few reach most of the memory's rate.
+// waits; but a block has a multiprocessor to itself and more on its way.
 //
 // A block owns a slice of a head's V columns and takes one sequence after another.  One warp brings
 // their states to a ring in shared memory by bulk copies, two activate their tokens, and four take
