@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +24,7 @@
 #include "strategy/expected.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/recurrent.hpp"
 #include "strategy/ways.hpp"
 
 namespace kda::strategy {
@@ -61,12 +63,6 @@ Status applicable(const Problem& problem, const device::Device& device) {
         "no promise of them (beta_is_logit and beta_at_most_one = false, or l2norm_qk and "
         "qk_normalized)"};
   }
-  if (is_mixed(problem)) {
-    return {Code::unsupported,
-            "strategy unit_steps: no mixed_lengths: run again, short sequences would want a stage "
-            "of their "
-            "own"};
-  }
   if (!prepares_by_group(promised(problem), device, abi::factors::chunk)) {
     return {Code::unsupported,
             fmt::format(
@@ -80,13 +76,18 @@ Status applicable(const Problem& problem, const device::Device& device) {
 
 tunable::Space space() { return tunable::space_of(abi::unit_steps::tunables); }
 
-// Expected microseconds of the first way; infinite where it does not serve.  Of a pack that turns
-// out to be mixed, too, it has the tuning of one that did not say so.
+// As far as the way knows of it: by_lengths is for packs that do not say how their lengths differ.
+Problem planned_by(const Strategy& way, const Problem& sure) {
+  Problem planned = sure;
+  planned.mixed_lengths &= &way != &by_lengths;
+  return planned;
+}
+
+// Expected microseconds of the first way; infinite where it does not serve.
 double way_microseconds(const Problem& sure, const device::Device& device, const Strategy& way) {
-  Problem said = sure;
-  said.mixed_lengths = false;
-  if (!way.applicable(said, device)) return std::numeric_limits<double>::infinity();
-  return way.estimate(sure, device, way.defaults(said, device));
+  const Problem planned = planned_by(way, sure);
+  if (!way.applicable(planned, device)) return std::numeric_limits<double>::infinity();
+  return way.estimate(sure, device, way.defaults(planned, device));
 }
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
@@ -118,6 +119,20 @@ bool keeps_states(const Problem& problem) {
   return problem.state_pool && problem.initial_state && problem.final_state;
 }
 
+// Whether the first way leaves short sequences to a stage of their own, whatever their lengths.
+// That serves any step, so they need neither be served again nor be kept; but where final states
+// may lie over initial ones all are left apart.
+bool serves_short_once(const Problem& problem, const device::Device& device,
+                       const Strategy& first) {
+  if (may_lie_over(problem)) return false;
+  const Problem sure = planned_by(first, promised(problem));
+  if (&first == &by_lengths) return may_have_short(sure);
+  for (const auto& [name, value] : first.defaults(sure, device)) {
+    if (name == "short_tokens") return value > 1;
+  }
+  return false;
+}
+
 // Of one sequence.
 std::size_t state_bytes(const Problem& problem) {
   return static_cast<std::size_t>(problem::slot_elements(problem) *
@@ -146,18 +161,21 @@ compose::Stage own_stage(const char* name, const Problem& problem, int threads) 
   return stage;
 }
 
-compose::Stage keep_stage(const Problem& problem, const device::Device& device, std::size_t kept) {
+// Not of sequences of up to short_tokens tokens (1: of all).
+compose::Stage keep_stage(const Problem& problem, const device::Device& device, std::size_t kept,
+                          int short_tokens) {
   compose::Stage stage = own_stage("keep", problem, abi::unit_steps::keep_threads);
   // Eight blocks have all threads of a multiprocessor.
   const auto most = std::uint64_t{8} * static_cast<unsigned>(std::max(device.multiprocessors, 1));
-  stage.bind = [problem, most, kept](const Run& run, Launch& launch) {
+  stage.bind = [problem, most, kept, short_tokens](const Run& run, Launch& launch) {
     const std::uint64_t parts = std::uint64_t{abi::unit_steps::keep_parts} *
                                 static_cast<unsigned>(problem.value_heads) *
                                 static_cast<unsigned>(run.forward.sequences);
     launch.grid[0] = static_cast<unsigned>(std::min(parts, most));
     launch.set(abi::unit_steps::KeepArgs{.in = problem::inputs_of(problem, run.forward),
                                          .out = problem::outputs_of(problem, run.forward),
-                                         .kept = run.workspace + kept});
+                                         .kept = run.workspace + kept,
+                                         .short_tokens = short_tokens});
   };
   return stage;
 }
@@ -176,13 +194,14 @@ compose::Stage first_way(compose::Stage stage, std::size_t apart) {
   return stage;
 }
 
-compose::Stage look_stage(const Problem& problem, std::size_t found) {
+compose::Stage look_stage(const Problem& problem, std::size_t found, int short_tokens) {
   compose::Stage stage = own_stage("look", problem, abi::unit_steps::threads);
-  stage.bind = [problem, found](const Run& run, Launch& launch) {
+  stage.bind = [problem, found, short_tokens](const Run& run, Launch& launch) {
     launch.grid[0] = abi::unit_steps::blocks;
     launch.set(abi::unit_steps::Args{.in = problem::inputs_of(problem, run.forward),
                                      .out = problem::outputs_of(problem, run.forward),
-                                     .found = reinterpret_cast<unsigned*>(run.workspace + found)});
+                                     .found = reinterpret_cast<unsigned*>(run.workspace + found),
+                                     .short_tokens = short_tokens});
   };
   return stage;
 }
@@ -232,6 +251,24 @@ compose::Stage recurrence_again(compose::Stage stage, const Problem& problem,
   return guarded<abi::chunk_wgmma::Args>(std::move(stage), places.found, then);
 }
 
+// chunk_wgmma's two stages for any step, which leave out sequences of up to short_tokens tokens.
+Result<compose::Recipe> any_steps(const Problem& problem, const device::Device& device,
+                                  int short_tokens) {
+  tunable::Values values = chunk_wgmma.defaults(problem, device);
+  for (auto& [name, value] : values) {
+    if (name == "short_tokens") value = short_tokens;
+    if (name == "short_by") value = 1;
+  }
+  return chunk_wgmma.compose(problem, device, values);
+}
+
+// The first way's, for any step where no other serves the short ones again.
+Result<compose::Stage> short_once(compose::Stage stage, const Problem& problem,
+                                  const device::Device& device) {
+  if (stage.name != "short") return stage;
+  return short_stage(problem, device, kShortTokens, stage.file == "recurrent/short.cu");
+}
+
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
                                        const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::unit_steps::tunables);
@@ -243,8 +280,9 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   }
   Result<compose::Recipe> first = first_by.compose(sure, device, first_by.defaults(sure, device));
   if (!first) return first.status();
-  Result<compose::Recipe> again =
-      chunk_wgmma.compose(problem, device, chunk_wgmma.defaults(problem, device));
+  const bool once = serves_short_once(problem, device, first_by);
+  const int short_tokens = once ? kShortTokens : 1;
+  Result<compose::Recipe> again = any_steps(problem, device, short_tokens);
   if (!again) return again.status();
 
   // Never both at once, so what they work in is the same memory.
@@ -257,12 +295,17 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   recipe.strategy = "unit_steps";
   recipe.tuning = values;
   recipe.workspace_bytes = workspace.bytes();
-  if (keeps_states(problem)) recipe.stages.push_back(keep_stage(problem, device, places.kept));
-  for (compose::Stage& stage : first->stages) {
-    if (may_lie_over(problem)) stage = first_way(std::move(stage), places.apart);
-    recipe.stages.push_back(std::move(stage));
+  if (keeps_states(problem)) {
+    recipe.stages.push_back(keep_stage(problem, device, places.kept, short_tokens));
   }
-  recipe.stages.push_back(look_stage(problem, places.found));
+  for (compose::Stage& each : first->stages) {
+    Result<compose::Stage> stage =
+        once ? short_once(std::move(each), problem, device) : std::move(each);
+    if (!stage) return stage.status();
+    recipe.stages.push_back(may_lie_over(problem) ? first_way(*std::move(stage), places.apart)
+                                                  : *std::move(stage));
+  }
+  recipe.stages.push_back(look_stage(problem, places.found, short_tokens));
   const auto resident = static_cast<unsigned>(std::max(device.multiprocessors, 1));
   recipe.stages.push_back(prepare_again(std::move(again->stages.at(0)), problem, places, resident));
   recipe.stages.push_back(recurrence_again(std::move(again->stages.at(1)), problem, places));
@@ -272,12 +315,16 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::unit_steps::tunables);
-  const double first = way_microseconds(promised(problem), device, first_way_by(tuning.by));
-  // States that are kept or moved are read and written once more.
-  const double moved = may_lie_over(problem) || keeps_states(problem)
-                           ? 2e6 * static_cast<double>(states_bytes(problem)) /
-                                 std::max(device.memory_bandwidth, 1e9)
-                           : 0.0;
+  const Strategy& first_by = first_way_by(tuning.by);
+  const double first = way_microseconds(promised(problem), device, first_by);
+  if (!std::isfinite(first)) return first;
+  // States that are kept or moved are read and written once more; of a mixed pack one sequence's.
+  const bool of_one = is_mixed(problem) && serves_short_once(problem, device, first_by);
+  const double moved =
+      may_lie_over(problem) || keeps_states(problem)
+          ? 2e6 * static_cast<double>(of_one ? state_bytes(problem) : states_bytes(problem)) /
+                std::max(device.memory_bandwidth, 1e9)
+          : 0.0;
   return first + moved + kLookMicroseconds + (keeps_states(problem) ? kKeepMicroseconds : 0.0);
 }
 

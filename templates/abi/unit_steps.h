@@ -26,6 +26,7 @@ struct Args {
   Inputs in;
   Outputs out;                // what the first way wrote
   unsigned* found = nullptr;  // [blocks], 1 where an output is NaN
+  int short_tokens = 1;       // past 1: not of sequences of up to so many, which served any step
 };
 
 // Of the kernel that keeps what a run of a pool begins from, as a run again would find its slots
@@ -37,6 +38,7 @@ struct KeepArgs {
   Inputs in;
   Outputs out;
   void* kept = nullptr;  // [N, HV, K, V] or [N, HV, V, K] as the pool has it; on 16 bytes
+  int short_tokens = 1;  // as Args has it: those are not served again
 };
 
 }  // namespace kda::abi::unit_steps

@@ -311,6 +311,21 @@ TEST_CASE("both ways of a pack in odd places", "[gpu][lengths]") {
   }
 }
 
+// The default of 64 heads and nine to 32 sequences: the second way differs in its stage for short
+// ones.
+TEST_CASE("a pack by pairs in both ways", "[gpu][lengths]") {
+  Lengths decodes(31, 1);
+  decodes.insert(decodes.begin() + 3, 300);
+  std::vector<Trial> trials;
+  for (const Lengths& lengths : {decodes, Lengths(32, 10)}) {
+    trials.push_back(trial("K=128 V=128 H=32 HV=32 varlen=1", lengths));
+    trials.push_back(trial("K=128 V=128 H=16 HV=32 h0=0 varlen=1", lengths));
+    trials.back().misaligned = 1;
+  }
+  check_both(trials, {1, 1});
+  check_on_device("pairs in both ways", trials, {{"by_lengths", words_of({1, 1})}});
+}
+
 TEST_CASE("both ways of a pack from and to pools", "[gpu][lengths]") {
   for (const auto& each : kWays) {
     std::vector<Trial> trials;

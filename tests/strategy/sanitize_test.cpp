@@ -43,10 +43,23 @@ std::vector<Trial> placed() {
   return out;
 }
 
+// More sequences than a block takes at once, and short ones more than slices of a ring.
+std::vector<Trial> many() {
+  std::vector<std::int64_t> decodes(40, 1);
+  decodes.insert(decodes.begin() + 20, {70, 8, 0, 3, 9});
+  std::vector<Trial> out;
+  for (const char* words : {"K=128 V=128 H=1 HV=2 varlen=1", "K=64 V=64 H=1 HV=1 varlen=1"}) {
+    out.push_back(trial(words, decodes));
+    out.back().misaligned = out.size() == 2 ? 1 : 0;
+  }
+  return out;
+}
+
 // The same of pools, in which a run of unknown steps begins again.
 std::vector<PoolTrial> pools() {
   std::vector<PoolTrial> out;
-  for (const char* words : {"checkpoint=64 ", "checkpoint=64 beta_logit=0 zero_padding=1 "}) {
+  for (const char* words : {"checkpoint=64 ", "checkpoint=64 beta_logit=0 zero_padding=1 ",
+                            "mixed=1 checkpoint=64 beta_logit=0 "}) {
     reference::InputSpec spec;
     if (!out.empty()) spec.beta = 1.5;
     PoolTrial one;
@@ -59,6 +72,13 @@ std::vector<PoolTrial> pools() {
   return out;
 }
 
+// Beside both kinds of kernels before it.
+std::vector<Variant> by_rings() {
+  return {{"chunk_wgmma", "short_tokens=8 short_by=2"},
+          {"chunk_wgmma", "short_tokens=8 short_by=2 stages_at_once=2"},
+          {"fused", "short_tokens=8 short_by=2"}};
+}
+
 std::vector<Variant> variants() {
   std::vector<Variant> out = every_strategy();
   for (const char* tuning : {"chunk=16", "chunk=32", "chunk=64", "shards=1 threads=256"})
@@ -69,12 +89,14 @@ std::vector<Variant> variants() {
   for (const char* tuning : {"groups=2", "groups=3"}) out.push_back({"fused", tuning});
   for (const char* tuning : {"short_tokens=8", "short_tokens=8 stages_at_once=2"})
     out.push_back({"chunk_wgmma", tuning});
+  for (const Variant& variant : by_rings()) out.push_back(variant);
   return out;
 }
 
-void check_sanitized(const char* title, const std::vector<Trial>& trials) {
+void check_sanitized(const char* title, const std::vector<Trial>& trials,
+                     const std::vector<Variant>& by = variants()) {
   if (!on_device()) return;
-  const Tally tally = sweep(title, trials, variants());
+  const Tally tally = sweep(title, trials, by);
   CHECK(tally.failed == 0);
   CHECK(tally.passed > 0);
 }
@@ -96,6 +118,10 @@ TEST_CASE("small runs from and to pools", "[gpu][sanitize]") {
   CHECK(tally.passed > 0);
 }
 
+TEST_CASE("small runs with many short sequences, by rings", "[gpu][sanitize][ring]") {
+  check_sanitized("small runs by rings", many(), by_rings());
+}
+
 // Poison counts as initialised, so this one leaves workspace and outputs as the driver gave them:
 // initcheck then sees what is read before it was written.
 TEST_CASE("small runs on untouched memory", "[gpu][initcheck]") {
@@ -104,7 +130,7 @@ TEST_CASE("small runs on untouched memory", "[gpu][initcheck]") {
 }
 
 TEST_CASE("the small runs compose") {
-  for (const auto& trials : {whole(), placed()}) {
+  for (const auto& trials : {whole(), placed(), many()}) {
     const Tally tally = compose_only("small runs", trials, "sm_90a", variants());
     CHECK(tally.failed == 0);
     check_composes("small runs", trials);

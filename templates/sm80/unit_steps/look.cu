@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(threads)
     const int n = static_cast<int>(i / in.value_heads);
     const int head = static_cast<int>(i % in.value_heads);
     const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
-    if (sequence.length() == 0) continue;
+    if (sequence.chunked(args.short_tokens) == 0) continue;
     if (shape.state_pool && Slots<shape>(args.out, n).padding) continue;  // whose outputs stay
     const i64 last = offset_of<shape.varlen>(args.out.o, n, sequence.begin, head) +
                      (sequence.length() - 1) * args.out.o.token;

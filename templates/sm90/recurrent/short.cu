@@ -64,11 +64,11 @@ struct Rings {
   KDA_DEVICE void init() const {
     for (int i = 0; i < given.states; ++i) {
       ptx::mbarrier_init(come + 8 * i, 1);
-      ptx::mbarrier_init(taken + 8 * i, warps);
+      ptx::mbarrier_init(taken + 8 * i, 32 * warps);
     }
     for (int i = 0; i < tokens; ++i) {
-      ptx::mbarrier_init(made + 8 * i, 1);
-      ptx::mbarrier_init(used + 8 * i, warps);
+      ptx::mbarrier_init(made + 8 * i, 32);
+      ptx::mbarrier_init(used + 8 * i, 32 * warps);
     }
     ptx::fence_barrier_init();
   }
@@ -80,10 +80,9 @@ struct Rings {
   static KDA_DEVICE void wait_filled(u32 barriers, int at, int places) {
     ptx::mbarrier_wait(barriers + 8 * (at % places), (at / places) & 1);
   }
-  // By one lane for the warp.
+  // By each lane: racecheck does not follow one's arrival for a warp that has met.
   static KDA_DEVICE void tell(u32 barriers, int at, int places) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barriers + 8 * (at % places));
+    ptx::mbarrier_arrive(barriers + 8 * (at % places));
   }
 };
 
