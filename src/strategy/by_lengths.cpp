@@ -220,33 +220,12 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   return recipe;
 }
 
-// Packs of up to so many sequences are taken for prompts.  More may be what an engine plans for,
-// all but one of them decodes: of 31 beside 8192 tokens 8 heads take 305 us by `fused` and 140 by
-// both ways, 16 heads 323 and 155 (an H200).
-constexpr int kPrompts = 8;
-
-// The way for sequences that are alike, less what the other one spares of packs that are not.  One
-// sequence is taken to have most of the tokens a quarter as often as the longest has, where tokens
-// are cut at random places; every fourth time where the others may be decodes.
+// As long as the way that such a pack goes, and what the other one's kernels take.
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_lengths::tunables);
-  const double idle = idle_microseconds(tuning);
-  if (problem.mixed_lengths) {
-    return idle + way_microseconds(way(tuning.unlike), problem, problem, device);
-  }
-  const double first = idle + way_microseconds(way(tuning.alike), problem, problem, device);
-  // expected.cpp takes the mean of both; drafts are of one length.
-  if (may_be_mixed(problem) || mean_length(problem) < kDraftTokens) return first;
-  const OfLong one = of_long(problem, device, tuning);
-  const double spared = one.alike - one.unlike - idle;
-  if (!std::isfinite(spared)) return std::numeric_limits<double>::infinity();
-  const bool may_be_decodes = has_many(problem) || (problem.max_sequences > kPrompts &&
-                                                    mean_length(problem) > kMixedTokens);
-  const double often =
-      may_be_decodes ? 0.25 : longest_at_random(problem) / problem.max_sequences / 4;
-  // No more than a quarter, so that what is expected stays a time that some pack may take.
-  return std::max(first - std::max(spared, 0.0) * often, 0.75 * first);
+  const Strategy& taken = way(is_mixed(problem) ? tuning.unlike : tuning.alike);
+  return idle_microseconds(tuning) + way_microseconds(taken, problem, problem, device);
 }
 
 }  // namespace

@@ -7,15 +7,16 @@
 namespace kda::strategy {
 
 std::string expected_of_what(const Problem& problem) {
-  if (!may_be_mixed(problem)) return {};
+  const double share = mixed_share(problem);
+  if (share == 0.0) return {};
   return fmt::format(
-      "{:.0f} tokens a sequence on the average may be short prompts, or a prefill and decodes: "
-      "what "
-      "is expected is the mean of both; mixed_lengths (mixed=1) says that it is the latter",
-      mean_length(problem));
+      "{:.1f} tokens a sequence on the average may be sequences that are alike, or a prefill and "
+      "decodes: what is expected is {}; mixed_lengths (mixed=1) says that it is the latter",
+      mean_length(problem),
+      share == 0.5 ? "the mean of both" : "three quarters of the one and a quarter of the other");
 }
 
-// What may be either counts as half of each: by its mean length alone 256 decodes and 8192 tokens
+// What may be either counts as some of each: by its mean length alone 256 decodes and 8192 tokens
 // of 16 heads went by `fused`, 540 us on an H200 where `chunk_wgmma` takes 390.  Packs that are
 // alike lose next to nothing: 64 sequences of 16, 24 and 32 tokens, 8 heads, take 41, 43 and 41 us
 // by `chunk_wgmma`, 50, 55 and 40 by `fused`, 50, 67 and 83 by `recurrent` (kda-bench "H=8
@@ -23,10 +24,11 @@ std::string expected_of_what(const Problem& problem) {
 double expected_microseconds(const Strategy& strategy, const Problem& problem,
                              const device::Device& device, const tunable::Values& values) {
   const double alike = strategy.estimate(problem, device, values);
-  if (!may_be_mixed(problem)) return alike;
+  const double share = mixed_share(problem);
+  if (share == 0.0) return alike;
   Problem mixed = problem;
   mixed.mixed_lengths = true;
-  return (alike + strategy.estimate(mixed, device, values)) / 2;
+  return (1 - share) * alike + share * strategy.estimate(mixed, device, values);
 }
 
 }  // namespace kda::strategy

@@ -281,6 +281,9 @@ double estimate(const Problem& problem, const device::Device& device,
     const double beside = decodes_beside(std::min(long_parts, 1.0), tuning.short_by) * prefill;
     return 22.0 + prefill + std::max(decodes_microseconds(problem, device) - beside, 0.0);
   }
+  if (tuning.short_tokens > 1 && mean_length(problem) <= tuning.short_tokens) {
+    return 17.0 + shorts_microseconds(problem, device);
+  }
   const double each = std::ceil(parts);
   const bool cut = parts > 1.0 && each > parts * 9 / 8;
   const double mean = mean_length(problem);

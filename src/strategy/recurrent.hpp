@@ -20,6 +20,9 @@ Status check_short_by(const char* strategy, int short_tokens, int short_by);
 // What that takes of a mixed pack's decodes, with all of the device.
 double decodes_microseconds(const Problem& problem, const device::Device& device);
 
+// And of a pack whose sequences are all short and of one length.
+double shorts_microseconds(const Problem& problem, const device::Device& device);
+
 // Up to here token by token is faster (256 such sequences beside one of 8192, H = 16 on an H200: of
 // 1 token 289 us for 509 by chunks of two warpgroups, of 8 528 for 549, of 16 875 for 558;
 // tools/results/log/short_sequences.md has the command.  By rings of three, since then, those of 1

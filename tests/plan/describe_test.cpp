@@ -55,5 +55,5 @@ TEST_CASE("a plan says where its times expected are no run's", "[plan]") {
       std::move(choice),
       {}};
   CHECK_THAT(plan::describe(plan),
-             test::contains("lengths    16 tokens a sequence on the average"));
+             test::contains("lengths    16.0 tokens a sequence on the average"));
 }

@@ -270,10 +270,14 @@ TEST_CASE("recurrent expects decode at the state's traffic and time in proportio
     const Problem problem = test::problem_in_words(words);
     return recurrent.estimate(problem, device, recurrent.defaults(problem, device));
   };
-  // 128 sequences x 32 heads x 64 KiB, in and out, are 537 MB at 4.8 TB/s.
+  // 128 sequences x 32 heads x 64 KiB, in and out, are 537 MB at 84% of 4.8 TB/s.
   const double decode = microseconds("T=128 N=128 H=32 h0=1 ht=1");
-  CHECK(decode > 110);
-  CHECK(decode < 130);
+  CHECK(decode > 130);
+  CHECK(decode < 145);
+  // Measured: 200 decodes beside 500 tokens.
+  const double mixed = microseconds("T=700 N=201 H=32 varlen=1 pool=1 h0=1 ht=1 mixed=1");
+  CHECK(mixed > 0.85 * 614);
+  CHECK(mixed < 1.15 * 614);
   CHECK(microseconds("T=0 H=32") > 0);
   CHECK(microseconds("T=8192 H=32") > 1.8 * microseconds("T=4096 H=32"));
   CHECK(microseconds("T=4096 H=64") >= microseconds("T=4096 H=32"));

@@ -329,7 +329,7 @@ TEST_CASE("the cost model knows that a mixed pack's prefill is one sequence", "[
   }
   // Decodes alone stay recurrent's.
   const auto decodes = plan::choose(
-      problem_in_words("T=300 N=257 H=16 varlen=1 pool=1 mixed=1 h0=1 ht=1"), h200(), {});
+      problem_in_words("T=257 N=257 H=16 varlen=1 pool=1 mixed=1 h0=1 ht=1"), h200(), {});
   REQUIRE(decodes);
   CHECK(decodes->recipe.strategy == "recurrent");
 }

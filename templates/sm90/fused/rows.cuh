@@ -1,9 +1,11 @@
 // Rows of v and o of the block's 64 V columns.  Beside teams there are three places that chunks
 // take in turn: v comes to one two chunks ahead, o is left there in its stead and goes a chunk
-// later.  Beside groups v comes a chunk ahead, and o leaves from a place of its own.  Whole chunks
-// go by the copy engine, of which one thread or two take care; what it cannot take goes by hand,
-// element by element.  Rows of 128 bytes, their 16-byte units exchanged by the row as the engine
-// does it, so that transposed reads of a column of units meet every bank.
+// later.  Beside groups v comes a chunk ahead, and o leaves from a place of its own.  Chunks go by
+// the copy engine, of which one thread or two take care.  In packs another sequence's tokens follow
+// the last ones: they come with these and are blanked, and o goes by hand.  What the engine does
+// not take at all goes by hand, element by element.  Rows of 128 bytes, their 16-byte units
+// exchanged by the row as the engine does it, so that transposed reads of a column of units meet
+// every bank.
 #pragma once
 
 #include "abi/tensors.h"
@@ -48,11 +50,9 @@ class Rows {
     stop_ = always ? chunks_ : (shape.varlen && rest_ < chunk ? 1 : 0);
     takes_ = warp_ == takes_away && !always;
     brings_ = warp_ == brings && args_.maps;
-    if (!brings_by_map(rows_of_chunk(0))) load_elements(thread, token_, rows_of_chunk(0));
-    if (warp_ == brings && ptx::elect()) {
-      for (int i = 0; i < static_cast<int>(places) && i < chunks_; ++i) {
-        if (brings_by_map(rows_of_chunk(i))) bring(i);
-      }
+    if (!args_.maps) load_elements(thread, token_, rows_of_chunk(0));
+    if (brings_ && ptx::elect()) {
+      for (int i = 0; i < static_cast<int>(places) && i < chunks_; ++i) bring(i);
     }
   }
 
@@ -76,7 +76,7 @@ class Rows {
   // o of the chunk before goes; and where it has a place of its own the next chunk's v comes, once
   // all warps have read this one's.
   KDA_DEVICE void pass() const {
-    if (!in_place && brings_ && chunks_ > 1 && brings_by_map(rows_of_chunk(1))) {
+    if (!in_place && brings_ && chunks_ > 1) {
       if (ptx::elect()) {
         ptx::mbarrier_wait(pair_.read(), round_);
         bring(1);
@@ -101,7 +101,7 @@ class Rows {
     if (!has_left_ || !(in_place ? brings_ : takes_)) return;
     if (ptx::elect()) {
       if (takes_) give_back();
-      if (in_place && chunks_ > 2 && brings_by_map(rows_of_chunk(2))) bring(2);
+      if (in_place && chunks_ > 2 && args_.maps) bring(2);
     }
   }
 
@@ -125,8 +125,21 @@ class Rows {
 
   // After next(): whether the piece is over, or hands are asked for.
   KDA_DEVICE bool stops() const { return chunks_ <= stop_; }
-  // After next(): whether the engine cannot take the chunk's o or bring the next one's v; and that
-  // by hand.
+  // Whether the chunk at hand is its sequence's last and the engine brings more than that; and
+  // zeros in the stead of what is another's.
+  KDA_DEVICE bool brings_more() const {
+    return shape.varlen && args_.maps && chunks_ == 1 && rest_ < chunk;
+  }
+  KDA_DEVICE void blank(int thread) const {
+    wait();
+    for (int at = rest_ * row_bytes + thread * 16; at < chunk * row_bytes; at += threads * 16) {
+      ptx::st_shared_u32x4(values() + at, make_uint4(0, 0, 0, 0));
+    }
+    meet();
+  }
+
+  // After next(): whether the engine cannot take the chunk's o or bring the next one's v alone; and
+  // that by hand.
   KDA_DEVICE bool asks_for_hands() const {
     return !args_.maps || padding_ || (shape.varlen && chunks_ <= 1 && rest_ < chunk);
   }
@@ -134,12 +147,12 @@ class Rows {
     meet();
     const int rows = chunks_ > 0 ? chunk : rest_;
     if (!takes_by_map(rows)) {
-      if (!padding_ || shape.zero_padding) store_elements(thread, token_ - chunk, rows);
+      if (!padding_ || shape.zero_padding) store(thread, token_ - chunk, rows);
       meet();
       if (!in_place && warp_ == takes_away && ptx::elect()) ptx::mbarrier_arrive(pair_.free());
     }
-    const int next = rows_of_chunk(0);
-    if (chunks_ > 0 && !brings_by_map(next)) load_elements(thread, token_, next);
+    if (chunks_ > 0 && !args_.maps) load_elements(thread, token_, rows_of_chunk(0));
+    if (brings_more()) blank(thread);
   }
 
   // Whether the chunk before had all its tokens, after next().
@@ -159,11 +172,10 @@ class Rows {
   // A lane's, of all of its warp.
   static KDA_DEVICE int uniform(int x) { return __shfl_sync(0xffffffffU, x, 0); }
 
-  // Whether the engine takes so many rows: in packs another sequence's follow.
-  KDA_DEVICE bool brings_by_map(int rows) const {
-    return args_.maps && (rows == chunk || !shape.varlen);
+  // Whether the engine takes so many rows away: in packs another sequence's follow.
+  KDA_DEVICE bool takes_by_map(int rows) const {
+    return args_.maps && (rows == chunk || !shape.varlen) && !padding_;
   }
-  KDA_DEVICE bool takes_by_map(int rows) const { return brings_by_map(rows) && !padding_; }
   KDA_DEVICE ptx::Corner corner(int token) const {
     return {token, slab_, head_, shape.varlen ? 0 : n_};
   }
@@ -238,6 +250,22 @@ class Rows {
     if (warp_ == brings && ptx::elect()) ptx::mbarrier_arrive(pair_.brought(place_));
   }
   // o of some tokens; zeros for padding.
+  KDA_DEVICE void store(int thread, int token, int rows) const {
+    if (!args_.maps) {
+      store_elements(thread, token, rows);
+      return;
+    }
+    asm volatile("" : "+r"(thread));
+    constexpr int units = row_bytes / 16;  // rows of a mapped tensor lie on these
+    u16* to = rows_of(args_.out.o, token);
+#pragma unroll 1
+    for (int i = thread; i < rows * units; i += threads) {
+      const int row = i / units;
+      const uint4 x = ptx::ld_shared_u32x4(outputs_before() + row_place(row, i % units * 8));
+      *reinterpret_cast<uint4*>(to + row * args_.out.o.token + i % units * 8) =
+          padding_ ? make_uint4(0, 0, 0, 0) : x;
+    }
+  }
   KDA_DEVICE void store_elements(int thread, int token, int rows) const {
     const Own own(thread);
     u16* to = rows_of(args_.out.o, token) + own.column;

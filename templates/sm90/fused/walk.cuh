@@ -101,6 +101,7 @@ class Walk {
   KDA_DEVICE void walk(int number) {
     forget();
     if (rows_.left() == 0) return;
+    if (rows_.brings_more()) rows_.blank(thread_);
     do {
       Begun chunk;
       int has_begun = 0;
