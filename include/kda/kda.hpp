@@ -68,8 +68,8 @@ struct Problem {
   bool allow_neg_eigval = false;  // then beta is doubled, reaching (0, 2)
   // What is given without a sigmoid lies in [0, 1], as sigmoids do.  Without this promise it may
   // reach 2, which the fastest kernels do not serve: then a run looks whether it did (strategy
-  // unit_steps), or, with mixed_lengths, goes by slower ones.  Where a beta breaks it, o and the
-  // final state are NaN from there on, o perhaps from up to 63 tokens before.  Logits need none.
+  // unit_steps).  Where a beta breaks it, o and the final state are NaN from there on, o perhaps
+  // from up to 63 tokens before.  Logits need none.
   bool beta_at_most_one = false;
   bool l2norm_qk = true;  // divide each row of q and k by sqrt(sum of squares + 1e-6)
   // Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and,

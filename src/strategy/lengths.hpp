@@ -36,8 +36,8 @@ inline double usual_length(const Problem& problem) {
              : 1.0;
 }
 
-// Packs whose mean is below this are speculative drafts, of one length.
-constexpr double kDraftTokens = 16;
+// Below this mean a pack's sequences are expected to be as long as it, so far as they are alike.
+constexpr double kAlikeTokens = 16;
 
 // Those whose mean is below this may be many short prompts, or what an engine plans for decodes
 // beside a prefill (8448 tokens of 257 sequences).
@@ -47,21 +47,25 @@ constexpr double kMixedTokens = 64;
 // and 4096 tokens), those whose mean is below this.
 constexpr double kMixedTokensOfMany = 256;
 
-// Whether it may be either, and does not say.
-inline bool may_be_mixed(const Problem& problem) {
-  const double mean = mean_length(problem);
-  return problem.varlen && !problem.mixed_lengths && problem.max_sequences > 1 &&
-         !problem.draft_states && !problem.committed_tokens && mean > 1 && mean < (has_many(problem) ? kMixedTokensOfMany : kMixedTokens);
+// Whether a pack leaves open how its sequences differ.  Drafts are of one length, and say so.
+inline bool leaves_open(const Problem& problem) {
+  return problem.varlen && problem.max_sequences > 1 && !problem.mixed_lengths &&
+         !problem.draft_states && !problem.committed_tokens;
 }
 
-// How often a pack that does not say so is taken to be decodes beside a prefill, else for sequences
+// Whether it may as well be the one as the other.
+inline bool may_be_mixed(const Problem& problem) {
+  const double mean = mean_length(problem);
+  return leaves_open(problem) && mean > 1 &&
+         mean < (has_many(problem) ? kMixedTokensOfMany : kMixedTokens);
+}
+
+// How often a pack that leaves it open is taken to be decodes beside a prefill, else for sequences
 // that are alike.  Of 31 decodes beside 8192 tokens 8 heads take 305 us by what is best for 32 that
 // are alike, and 140 by both ways; of six beside 4096 16 heads 156 and 88 (an H200).
 inline double mixed_share(const Problem& problem) {
   if (may_be_mixed(problem)) return 0.5;
-  const bool says = !problem.varlen || problem.mixed_lengths || problem.max_sequences <= 1 ||
-                    problem.draft_states || problem.committed_tokens;
-  return !says && mean_length(problem) > kMixedTokens ? 0.25 : 0.0;
+  return leaves_open(problem) && mean_length(problem) > kMixedTokens ? 0.25 : 0.0;
 }
 
 // How many times the mean the longest sequence has where tokens are cut at random places: of N
@@ -78,7 +82,7 @@ inline double longest_at_random(const Problem& problem) {
 // random places (1).
 inline double longest_length(const Problem& problem, double differ = 0.5) {
   const double usual = usual_length(problem);
-  if (is_mixed(problem) || !problem.varlen || usual < kDraftTokens) return usual;
+  if (is_mixed(problem) || !problem.varlen || usual < kAlikeTokens) return usual;
   return (1.0 + differ * (longest_at_random(problem) - 1.0)) * usual;
 }
 

@@ -167,8 +167,8 @@ class Problem:
 
     beta_at_most_one: bool = False
     """What is given without a sigmoid lies in [0, 1], as sigmoids do.  Without this promise a run
-    looks whether they do, or, with mixed_lengths, goes by slower kernels.  Where a beta breaks it, o and
-    the final state are NaN from there on, o perhaps from up to 63 tokens before.  Logits need none."""
+    looks whether they do.  Where a beta breaks it, o and the final state are NaN from there on, o perhaps
+    from up to 63 tokens before.  Logits need none."""
 
     qk_normalized: bool = False
     """Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and, but for
