@@ -135,7 +135,7 @@ def paged_kda(
         mixed_lengths: calls pack sequences of a few tokens beside long ones.
         beta_at_most_one: without `use_beta_sigmoid_in_kernel`, promises that beta lies in [0, 1], as
             sigmoids do: prefills need not look whether it does, nor keep what they began from in case
-            it does not; with mixed_lengths they go by the fast kernels.  What does not makes NaN.
+            it does not.  What does not makes NaN.
         out: takes o, ``[B, T, HV, V]``, contiguous.
     """
     words = said(
