@@ -10,8 +10,8 @@ std::string expected_of_what(const Problem& problem) {
   const double share = mixed_share(problem);
   if (share == 0.0) return {};
   return fmt::format(
-      "{:.1f} tokens a sequence on the average may be sequences that are alike, or a prefill and "
-      "decodes: what is expected is {}; mixed_lengths (mixed=1) says that it is the latter",
+      "{:.1f} tokens a sequence on the average: they may be alike, or a prefill and decodes, and "
+      "what is expected is {}; mixed_lengths (mixed=1) says that it is the latter",
       mean_length(problem),
       share == 0.5 ? "the mean of both" : "three quarters of the one and a quarter of the other");
 }
