@@ -79,7 +79,7 @@ tunable::Space space() { return tunable::space_of(abi::unit_steps::tunables); }
 // As far as the way knows of it: by_lengths is for packs that do not say how their lengths differ.
 Problem planned_by(const Strategy& way, const Problem& sure) {
   Problem planned = sure;
-  planned.mixed_lengths &= &way != &by_lengths;
+  if (&way == &by_lengths) planned.mixed_lengths = false;
   return planned;
 }
 
@@ -119,18 +119,17 @@ bool keeps_states(const Problem& problem) {
   return problem.state_pool && problem.initial_state && problem.final_state;
 }
 
-// Whether the first way leaves short sequences to a stage of their own, whatever their lengths.
-// That serves any step, so they need neither be served again nor be kept; but where final states
-// may lie over initial ones all are left apart.
-bool serves_short_once(const Problem& problem, const device::Device& device,
-                       const Strategy& first) {
-  if (may_lie_over(problem)) return false;
+// Up to how many tokens a sequence is served once, as the first way leaves it to a stage of its own
+// whatever the others are; 1: none.  That stage serves any step, so those need neither be served
+// again nor be kept; but where final states may lie over initial ones all are left apart.
+int served_once(const Problem& problem, const device::Device& device, const Strategy& first) {
+  if (may_lie_over(problem)) return 1;
   const Problem sure = planned_by(first, promised(problem));
-  if (&first == &by_lengths) return may_have_short(sure);
+  if (&first == &by_lengths) return may_have_short(sure) ? kShortTokens : 1;
   for (const auto& [name, value] : first.defaults(sure, device)) {
-    if (name == "short_tokens") return value > 1;
+    if (name == "short_tokens") return value;
   }
-  return false;
+  return 1;
 }
 
 // Of one sequence.
@@ -262,11 +261,11 @@ Result<compose::Recipe> any_steps(const Problem& problem, const device::Device& 
   return chunk_wgmma.compose(problem, device, values);
 }
 
-// The first way's, for any step where no other serves the short ones again.
+// A stage of the first way; that of sequences which are served once for any step.
 Result<compose::Stage> short_once(compose::Stage stage, const Problem& problem,
-                                  const device::Device& device) {
-  if (stage.name != "short") return stage;
-  return short_stage(problem, device, kShortTokens, stage.file == "recurrent/short.cu");
+                                  const device::Device& device, int short_tokens) {
+  if (short_tokens <= 1 || stage.name != "short") return stage;
+  return short_stage(problem, device, short_tokens, stage.file == "recurrent/short.cu");
 }
 
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
@@ -280,8 +279,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   }
   Result<compose::Recipe> first = first_by.compose(sure, device, first_by.defaults(sure, device));
   if (!first) return first.status();
-  const bool once = serves_short_once(problem, device, first_by);
-  const int short_tokens = once ? kShortTokens : 1;
+  const int short_tokens = served_once(problem, device, first_by);
   Result<compose::Recipe> again = any_steps(problem, device, short_tokens);
   if (!again) return again.status();
 
@@ -299,8 +297,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     recipe.stages.push_back(keep_stage(problem, device, places.kept, short_tokens));
   }
   for (compose::Stage& each : first->stages) {
-    Result<compose::Stage> stage =
-        once ? short_once(std::move(each), problem, device) : std::move(each);
+    Result<compose::Stage> stage = short_once(std::move(each), problem, device, short_tokens);
     if (!stage) return stage.status();
     recipe.stages.push_back(may_lie_over(problem) ? first_way(*std::move(stage), places.apart)
                                                   : *std::move(stage));
@@ -319,7 +316,7 @@ double estimate(const Problem& problem, const device::Device& device,
   const double first = way_microseconds(promised(problem), device, first_by);
   if (!std::isfinite(first)) return first;
   // States that are kept or moved are read and written once more; of a mixed pack one sequence's.
-  const bool of_one = is_mixed(problem) && serves_short_once(problem, device, first_by);
+  const bool of_one = is_mixed(problem) && served_once(problem, device, first_by) > 1;
   const double moved =
       may_lie_over(problem) || keeps_states(problem)
           ? 2e6 * static_cast<double>(of_one ? state_bytes(problem) : states_bytes(problem)) /

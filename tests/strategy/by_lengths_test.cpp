@@ -311,8 +311,7 @@ TEST_CASE("both ways of a pack in odd places", "[gpu][lengths]") {
   }
 }
 
-// The default of 64 heads and nine to 32 sequences: the second way differs in its stage for short
-// ones.
+// Which differ in the second one's stage for short sequences.
 TEST_CASE("a pack by pairs in both ways", "[gpu][lengths]") {
   Lengths decodes(31, 1);
   decodes.insert(decodes.begin() + 3, 300);

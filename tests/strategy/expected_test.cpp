@@ -181,7 +181,7 @@ TEST_CASE("packs of many sequences may be mixed up to 256 tokens on the average"
 // that are alike: 8 heads went by `fused`, 305 us on an H200 where both ways take 140; six beside
 // 4096, 16 heads, 156 for 88.  Up to 64 tokens on the average hold no long prefill.
 TEST_CASE("packs of few sequences may be decodes beside a prefill", "[strategy]") {
-  for (const char* words : {"T=8223 N=32 H=8", "T=8223 N=32 H=64", "T=4112 N=17 H=16",
+  for (const char* words : {"T=8223 N=32 H=8", "T=8223 N=32 H=32", "T=4112 N=17 H=16",
                             "T=8192 N=9 H=16", "T=16384 N=16 H=32", "T=4102 N=7 H=16"}) {
     INFO(words);
     const Problem pack = problem_in_words(std::string(words) + " varlen=1 pool=1 h0=1 ht=1");
@@ -189,7 +189,8 @@ TEST_CASE("packs of few sequences may be decodes beside a prefill", "[strategy]"
     REQUIRE(choice);
     CHECK(choice->recipe.strategy == "by_lengths");
   }
-  for (const char* words : {"T=8192 N=8 H=64", "T=2048 N=32 H=16", "T=1000 N=4 H=32"}) {
+  for (const char* words :
+       {"T=8192 N=8 H=64", "T=8223 N=32 H=64", "T=2048 N=32 H=16", "T=1000 N=4 H=32"}) {
     INFO(words);
     const auto choice =
         plan::choose(problem_in_words(std::string(words) + " varlen=1 h0=1 ht=1"), h200(), {});

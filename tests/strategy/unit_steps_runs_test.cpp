@@ -1,4 +1,5 @@
 // Strategy unit_steps: which way a run goes, on a GPU.
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
