@@ -6,6 +6,7 @@
 
 #include "base/env.hpp"
 #include "problem/problem.hpp"
+#include "strategy/by_gates.hpp"
 #include "strategy/pick.hpp"
 #include "strategy/table.hpp"
 
@@ -18,6 +19,18 @@ Status no_wisdom(const Problem& problem, const device::Device& device) {
           fmt::format("effort = wisdom_only, and nothing measured on {} fits {}; measure it with "
                       "kda-tune tune or Effort::measure, or allow Effort::estimate",
                       device.name, problem::to_text(problem))};
+}
+
+// What the library ships was measured without strategies that go by gates, and nobody who measured
+// it knows the caller's: there the cost model decides.
+bool prefers_by_gates(const Problem& problem, const device::Device& device, const Options& options,
+                      const std::optional<tune::Hint>& hint) {
+  const bool named = !options.strategy.empty() || !options.tuning.empty();
+  if (named || options.effort == Effort::wisdom_only) return false;
+  if (!hint || hint->source != tune::Source::shipped) return false;
+  const tune::Candidate& measured = hint->candidate;
+  return strategy::prefers_by_gates(problem, device, *strategy::find(measured.strategy),
+                                    measured.tuning);
 }
 
 }  // namespace
@@ -86,8 +99,12 @@ Result<Choice> choose(const Problem& problem, const device::Device& device, cons
     preferred = {strategy::find(hint->candidate.strategy), hint->candidate.tuning,
                  !same && options.effort != Effort::wisdom_only};
   }
-  Result<strategy::Pick> pick =
-      strategy::pick(problem, device, options.strategy, options.tuning, preferred);
+  std::string name = options.strategy;
+  if (prefers_by_gates(problem, device, options, hint)) {
+    name = strategy::by_gates.name;
+    preferred = {};
+  }
+  Result<strategy::Pick> pick = strategy::pick(problem, device, name, options.tuning, preferred);
   if (!pick) return pick.status();
   if (options.effort == Effort::wisdom_only && !pick->strategy_preferred) {
     return Status(

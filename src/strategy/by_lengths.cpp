@@ -6,19 +6,14 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "abi/by_lengths.h"
-#include "abi/chunk.h"
-#include "abi/chunk_wgmma.h"
 #include "abi/factors.h"
-#include "abi/fused.h"
 #include "abi/guard.h"
-#include "abi/recurrent.h"
-#include "abi/segments.h"
 #include "problem/problem.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/guarded.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
 #include "strategy/ways.hpp"
@@ -156,22 +151,12 @@ compose::Stage at_work(compose::Stage stage, double share) {
   return stage;
 }
 
-// Where the kernel of a stage of short sequences lies.
-constexpr std::string_view kShortFolder = "recurrent/";
-
 Result<compose::Stage> guarded(compose::Stage stage, Guard guard, double share) {
-  stage.name += guard == Guard::alike ? "_alike" : "_unlike";
-  stage.prelude += fmt::format("#define KDA_GUARDED {}\n", static_cast<int>(guard));
-  const auto is_of = [&](std::string_view folder) { return stage.file.starts_with(folder); };
-  if (is_of("fused/")) return at_work<abi::fused::Args>(std::move(stage), share);
-  if (is_of("chunk/")) return at_work<abi::chunk::PrepareArgs>(std::move(stage), share);
-  if (is_of("chunk_wgmma/")) return at_work<abi::chunk_wgmma::Args>(std::move(stage), share);
-  if (is_of("segments/")) return at_work<abi::segments::Args>(std::move(stage), share);
-  if (is_of(kShortFolder)) {
-    return at_work<abi::recurrent::StepArgs<false>>(std::move(stage), share);
-  }
-  return Status(Code::unsupported,
-                fmt::format("strategy by_lengths: {} takes no guard by lengths", stage.file));
+  const auto give = [share]<class Args>(compose::Stage own) {
+    return at_work<Args>(std::move(own), share);
+  };
+  return with_guard(std::move(stage), "by_lengths", guard,
+                    guard == Guard::alike ? "alike" : "unlike", give);
 }
 
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,

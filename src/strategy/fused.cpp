@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "abi/by_gates.h"
 #include "abi/fused.h"
 #include "compose/prelude.hpp"
 #include "compose/workspace.hpp"
@@ -143,8 +144,9 @@ class Maps {
   std::optional<TensorBox> q_, k_, g_, states_;
 };
 
-Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
-                                       const tunable::Values& values) {
+// segments: of each part, a pair each (strategy by_gates).
+Result<compose::Recipe> compose_parts(const Problem& problem, const device::Device& device,
+                                      const tunable::Values& values, int segments) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
   const abi::Shape shape = problem::shape_of(problem);
   const std::int64_t parts = parts_of(problem, problem.max_sequences);
@@ -197,6 +199,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (makes_slabs(problem)) factors.emplace_back("slabs", 1);
   if (tuning.short_tokens > 1) factors.emplace_back("short_tokens", tuning.short_tokens);
   factors.emplace_back("beside", 1);
+  if (segments > 1) factors.emplace_back("segments", segments);
   stage.prelude = compose::prelude(shape, factors);
   stage.threads = static_cast<unsigned>(abi::fused::threads(tuning.groups));
   const abi::fused::Layout layout = abi::fused::layout(shape, tuning.groups);
@@ -204,9 +207,10 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   stage.cluster = abi::fused::blocks;
   stage.overlaps_previous = true;
   stage.bind = [problem, cuts, keeps = layout.kept != 0,
-                teams = abi::fused::by_teams(tuning.groups),
-                pairs = pairs_of(device)](const Run& run, Launch& launch) {
-    const std::int64_t wanted = std::min(parts_of(problem, run.forward.sequences), pairs);
+                teams = abi::fused::by_teams(tuning.groups), pairs = pairs_of(device),
+                segments](const Run& run, Launch& launch) {
+    const std::int64_t wanted =
+        std::min(parts_of(problem, run.forward.sequences) * segments, pairs);
     launch.grid[0] = static_cast<unsigned>(wanted) * abi::fused::blocks;
     abi::fused::Args args{.in = problem::inputs_of(problem, run.forward),
                           .out = problem::outputs_of(problem, run.forward),
@@ -224,6 +228,11 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
     recipe.stages.push_back(*std::move(last));
   }
   return recipe;
+}
+
+Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
+                                       const tunable::Values& values) {
+  return compose_parts(problem, device, values, 1);
 }
 
 // What checkpoints add to a part of so many tokens: where they leave by the copy engine 0.56 us
@@ -315,6 +324,30 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
 }
 
 }  // namespace
+
+int most_segments(const Problem& problem, const device::Device& device) {
+  const bool serves = fused.applicable(problem, device) && makes_slabs(problem) &&
+                      !problem.varlen && !problem.state_pool;
+  if (!serves) return 1;
+  const std::int64_t parts = std::max<std::int64_t>(parts_of(problem, problem.max_sequences), 1);
+  return static_cast<int>(std::max<std::int64_t>(pairs_of(device) / parts, 1));
+}
+
+Result<compose::Recipe> compose_fused_segments(const Problem& problem, const device::Device& device,
+                                               int segments) {
+  const tunable::Values teams = tunable::values_of(Tuning{.groups = 4}, abi::fused::tunables);
+  return compose_parts(problem, device, teams, segments);
+}
+
+double fused_segments_microseconds(const Problem& problem, const device::Device& device,
+                                   int segments) {
+  const double busy = static_cast<double>(parts_of(problem, problem.max_sequences)) * segments /
+                      static_cast<double>(pairs_of(device));
+  const Costs costs = costs_of(problem, Tuning{.groups = 4}, std::min(busy, 1.0));
+  const double chunks = std::ceil(mean_length(problem) / abi::factors::chunk / segments);
+  return 12.0 + costs.part +
+         (chunks + abi::by_gates::lead_chunks) * costs.step * problem.key_dim / 128;
+}
 
 const Strategy fused = {
     "fused",

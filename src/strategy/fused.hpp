@@ -8,4 +8,16 @@ namespace kda::strategy {
 
 extern const Strategy fused;
 
+// Into how many segments each sequence of a dense run can be cut so that all have a pair of blocks
+// each; 1 where the kernel does not serve segments.
+int most_segments(const Problem& problem, const device::Device& device);
+
+// Its kernel for such segments, each of which begins from nothing a little before its first token:
+// right only where gates forget (strategy by_gates), so it is to be guarded; and what it is
+// expected to take.
+Result<compose::Recipe> compose_fused_segments(const Problem& problem, const device::Device& device,
+                                               int segments);
+double fused_segments_microseconds(const Problem& problem, const device::Device& device,
+                                   int segments);
+
 }  // namespace kda::strategy

@@ -27,6 +27,10 @@ struct Strategy {
   // Expected GPU microseconds at max_tokens, of sequences as long as lengths.hpp takes them to be;
   // candidates are ordered by what expected.hpp makes of it.
   double (*estimate)(const Problem&, const device::Device&, const tunable::Values&);
+
+  // Whether which way its runs go depends on their gates.  A search has gates of one kind, so it
+  // tries such a strategy only by name, and what it records says nothing of it.
+  bool goes_by_gates = false;
 };
 
 }  // namespace kda::strategy

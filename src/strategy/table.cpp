@@ -1,5 +1,6 @@
 #include "strategy/table.hpp"
 
+#include "strategy/by_gates.hpp"
 #include "strategy/by_lengths.hpp"
 #include "strategy/chunk.hpp"
 #include "strategy/chunk_wgmma.hpp"
@@ -13,7 +14,7 @@ namespace kda::strategy {
 namespace {
 
 constexpr const Strategy* kTable[] = {
-    &recurrent, &chunk, &chunk_wgmma, &segments, &fused, &unit_steps, &by_lengths,
+    &recurrent, &chunk, &chunk_wgmma, &segments, &fused, &unit_steps, &by_lengths, &by_gates,
 };
 
 }  // namespace

@@ -214,7 +214,7 @@ compose::Stage guarded(compose::Stage stage, std::size_t found, Then then) {
     bind(run, launch);
     abi::Guarded<Args> given;
     std::memcpy(&given.args, launch.args, sizeof given.args);
-    given.found = reinterpret_cast<const unsigned*>(run.workspace + found);
+    given.found = reinterpret_cast<unsigned*>(run.workspace + found);
     then(run, launch, given);
     launch.set(given);
   };

@@ -57,7 +57,9 @@ Result<Listing> list_candidates(const Problem& problem, const device::Device& de
   if (!fixed) return fixed.status();
   std::vector<std::string> names = scope.strategies;
   if (names.empty()) {
-    for (const Strategy* each : strategy::table()) names.emplace_back(each->name);
+    for (const Strategy* each : strategy::table()) {
+      if (!each->goes_by_gates) names.emplace_back(each->name);
+    }
   }
 
   Listing listing;

@@ -21,6 +21,7 @@ struct Tuning {
   int slabs = 0;         // 1: each warp makes its channels' rows by itself (sm90/slabs)
   int short_tokens = 1;  // as of chunk::PrepareTuning
   int beside = 0;        // 1: a warpgroup of the block walks what they make (strategy fused)
+  int segments = 1;      // of each part, which pairs walk at once (strategy by_gates)
 };
 
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in

@@ -5,10 +5,11 @@ namespace kda::abi {
 
 // When a kernel is at work: KDA_GUARDED.
 enum class Guard : int {
-  none,    // always
-  found,   // where a kernel before it found something
-  alike,   // in a pack whose longest sequence has no more than so many tokens
-  unlike,  // in one whose longest has more
+  none,     // always
+  found,    // where a kernel before it found something
+  alike,    // in a pack whose longest sequence has no more than so many tokens
+  unlike,   // in one whose longest has more
+  unfound,  // where a kernel before it found nothing
 };
 
 // Words in which that kernel says what it has found, a block each.
@@ -21,12 +22,12 @@ struct Move {
   long long bytes = 0;         // even
 };
 
-// Guard::found.
+// Guard::found and Guard::unfound, of which such a kernel may find more.
 template <class Args>
 struct Guarded {
   Args args;
-  const unsigned* found = nullptr;  // [guard_words], not 0 where something was
-  Move instead;                     // by the kernel that asks for it
+  unsigned* found = nullptr;  // [guard_words], not 0 where something was
+  Move instead;               // by the kernel that asks for it
   // [N, HV, K, V] or [N, HV, V, K]: what sequences in a pool began from, where the kernel before
   // may have written over it; or null.
   const void* kept = nullptr;

@@ -18,9 +18,10 @@ constexpr bool guarded = guard != abi::Guard::none;
 
 // What such a kernel is given, and the part of it that others are given.
 template <class Args>
-using Guardable =
-    either<guarded, either<guard == abi::Guard::found, abi::Guarded<Args>, abi::OfLengths<Args>>,
-           Args>;
+using Guardable = either<guarded,
+                         either<guard == abi::Guard::alike || guard == abi::Guard::unlike,
+                                abi::OfLengths<Args>, abi::Guarded<Args>>,
+                         Args>;
 template <class Args>
 KDA_DEVICE const Args& unguarded(const Args& args) {
   return args;
@@ -50,7 +51,8 @@ KDA_DEVICE bool stays_out(const abi::Guarded<Args>& given, const abi::Inputs&) {
   for (u32 i = 0; i < abi::guard_words; i += 32) {
     found |= __ldcg(given.found + i + threadIdx.x % 32);
   }
-  return __any_sync(0xffffffffU, found != 0) == 0;
+  const bool none = __any_sync(0xffffffffU, found != 0) == 0;
+  return none == (guard == abi::Guard::found);
 }
 template <abi::Shape shape, class Args>
 KDA_DEVICE bool stays_out(const abi::OfLengths<Args>& given, const abi::Inputs& in) {
@@ -73,6 +75,16 @@ KDA_DEVICE void move_instead(const abi::Guarded<Args>& given) {
   const i64 first = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
   const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
   move_bytes(move.to, move.from, move.bytes, first, step);
+}
+
+// Where a kernel says that it has found something itself.
+template <class Args>
+KDA_DEVICE u32* findings(const Args&) {
+  return nullptr;
+}
+template <class Args>
+KDA_DEVICE u32* findings(const abi::Guarded<Args>& given) {
+  return given.found;
 }
 
 // Where states of a pool were kept.

@@ -254,8 +254,11 @@ TEST_CASE("segments refuses what it does not serve, naming it", "[strategy]") {
 }
 
 TEST_CASE("few heads and long sequences are cut, others are not", "[strategy]") {
-  CHECK(chosen("T=131072 H=4") == "segments");
-  CHECK(chosen("T=65536 H=8") == "segments");
+  // Of runs whose gates do not forget.
+  CHECK(chosen("T=131072 H=4") == "by_gates");
+  CHECK(chosen("T=65536 H=8") == "by_gates");
+  CHECK(chosen("T=131072 H=4 pool=1 h0=1 ht=1") == "segments");
+  CHECK(chosen("T=65536 H=8 g=f32") == "segments");
   CHECK(chosen("T=8192 H=4") == "segments");
   CHECK(chosen("T=8192 H=8") == "segments");
   // The gap: what an engine with four heads a device prefills took 110 us for 60, as no pool was

@@ -140,6 +140,8 @@ TEST_CASE("every shipped record is sound", "[tune]") {
 // By what the search of each record has measured of the choice, or of its strategy's best.
 // The model is of an H200; an H100 is held to less.  Packs were tuned by sequences that are alike:
 // by_lengths takes the one way, and the kernels of the other, which find nothing to do, 4 to 9 us.
+// by_gates is held to gates that do not forget, by which it takes what its other way does, and up
+// to 10 us.
 TEST_CASE("without a record the planner's choice is within a tenth of the best", "[tune]") {
   for (const char* line : tune::shipped_lines()) {
     const auto record = tune::parse_record(line);
@@ -152,11 +154,14 @@ TEST_CASE("without a record the planner's choice is within a tenth of the best",
     INFO(to_text(chosen) << " for " << to_text(record->winner) << " of "
                          << problem::to_text(record->problem));
     const bool has_two = chosen.strategy == "by_lengths";
-    const std::string taken =
-        has_two ? strategy::way(chosen.tuning.at(0).second).name : chosen.strategy;
+    const bool by_gates = chosen.strategy == "by_gates";
+    const double idle = has_two ? 7.0 : (by_gates ? 10.0 : 0.0);
+    std::string taken = chosen.strategy;
+    if (has_two) taken = strategy::way(chosen.tuning.at(0).second).name;
+    if (by_gates) taken = strategy::way(chosen.tuning.at(1).second).name;
     double us = 0;
     for (const tune::Measurement& each : record->by_strategy) {
-      if (each.candidate.strategy == taken) us = each.time_us.median + (has_two ? 7.0 : 0.0);
+      if (each.candidate.strategy == taken) us = each.time_us.median + idle;
     }
     if (chosen == record->fallback) us = record->fallback_us;
     CHECK(us > 0);

@@ -36,6 +36,7 @@ class Rows {
   // known to be the same for a whole warp.
   KDA_DEVICE void begin(const Task& task, int thread) {
     padding_ = shape.state_pool && uniform(task.padding) != 0;
+    if constexpr (segments > 1) lead_ = uniform(task.padding) != 0 ? lead_chunks : 0;
     rest_ = uniform(task.rest);
     chunks_ = uniform(task.chunks);
     token_ = uniform(task.token);
@@ -85,7 +86,7 @@ class Rows {
     if (takes_ && has_left_) {
       if (ptx::elect()) {
         ptx::mbarrier_wait(pair_.left(), round_ ^ 1);
-        take_away();
+        if (!led()) take_away();
       }
     }
   }
@@ -114,6 +115,7 @@ class Rows {
     __syncwarp();
     if (thread % 32 == 0) ptx::mbarrier_arrive(pair_.left());
     has_left_ = true;
+    if (segments > 1 && lead_ >= 0) --lead_;
     --chunks_;
     round_ ^= 1;
     if (++place_ == places) {
@@ -147,7 +149,7 @@ class Rows {
     meet();
     const int rows = chunks_ > 0 ? chunk : rest_;
     if (!takes_by_map(rows)) {
-      if (!padding_ || shape.zero_padding) store(thread, token_ - chunk, rows);
+      if ((!padding_ || shape.zero_padding) && !led()) store(thread, token_ - chunk, rows);
       meet();
       if (!in_place && warp_ == takes_away && ptx::elect()) ptx::mbarrier_arrive(pair_.free());
     }
@@ -172,6 +174,8 @@ class Rows {
   // A lane's, of all of its warp.
   static KDA_DEVICE int uniform(int x) { return __shfl_sync(0xffffffffU, x, 0); }
 
+  // Whether the chunk before was a lead's.
+  KDA_DEVICE bool led() const { return segments > 1 && lead_ >= 0; }
   // Whether the engine takes so many rows away: in packs another sequence's follow.
   KDA_DEVICE bool takes_by_map(int rows) const {
     return args_.maps && (rows == chunk || !shape.varlen) && !padding_;
@@ -183,8 +187,10 @@ class Rows {
   KDA_DEVICE int rows_of_chunk(int after) const { return chunks_ > after + 1 ? chunk : rest_; }
   // v of such a chunk, whose place is free.
   KDA_DEVICE void bring(int after) const {
-    // What has been written there by hand: v, or o that has left so.
-    if (shape.varlen || (in_place && shape.state_pool)) ptx::fence_async_proxy();
+    // What has been written there by hand: v, or o that has left so, or that never does.
+    if (shape.varlen || (in_place && (shape.state_pool || segments > 1))) {
+      ptx::fence_async_proxy();
+    }
     const u32 at = place_ + static_cast<u32>(after) % places;
     const u32 place = at < places ? at : at - places;
     ptx::mbarrier_arrive_expecting(pair_.brought(place), Pair::values_bytes);
@@ -290,6 +296,7 @@ class Rows {
   u32 turn_ = 0;
   u32 warp_ = 0;           // of the warpgroup
   bool padding_ = false;   // of the part
+  int lead_ = 0;           // chunks up to the segment, not below -1; o of those goes nowhere
   bool is_there_ = false;  // the chunk's v, as look() has seen it
   bool has_left_ = false;  // o of the chunk before
   int stop_ = 0;           // hands are asked for where so many chunks are left

@@ -3,6 +3,7 @@
 // walks.
 #pragma once
 
+#include "abi/by_gates.h"
 #include "abi/fused.h"
 #include "base/varlen.cuh"
 #include "ptx/shared_words.cuh"
@@ -16,6 +17,11 @@ constexpr int shards = shape.value_dim / (abi::fused::blocks * abi::fused::colum
 
 // Whether a stage of their own serves short sequences: only long ones have parts then.
 constexpr bool leaves_short = tune.short_tokens > 1;
+
+// Segments of each part, a pair's each; the lead before one forgets what came before it
+// (fused/forget.cuh).
+constexpr int segments = tune.segments;
+constexpr int lead_chunks = abi::by_gates::lead_chunks;
 
 struct Part {
   int n, head, shard;
@@ -68,6 +74,9 @@ struct Piece {
   int chunks;   // perhaps none; or all of the part's, which who looks the part up finds out
   bool begins;  // with the part; else its state comes from the pair before
   bool ends;    // with it; else its state goes to the pair after
+
+  // Whether it begins with the lead of a segment, from nothing.
+  KDA_DEVICE bool leads() const { return segments > 1 && first > 0; }
 };
 
 // What a pair takes: every so many parts, so that all pairs are at the same tokens of neighbouring
@@ -105,6 +114,7 @@ class Line {
 
   // Piece `number`, from 0 on; a whole warp asks.
   KDA_DEVICE Piece piece(const abi::Inputs& in, int number) const {
+    if constexpr (segments > 1) return piece_of_segment(in, number);
     if (leaves_short || ptx::ld_shared_u32(decision) == 0) {
       return {pair() + number * pairs(), 0, Piece::all, true, true};
     }
@@ -124,6 +134,19 @@ class Line {
 
  private:
   static constexpr i64 most = i64{1} << 30;  // chunks of all parts that 32 bits count with ease
+
+  // The first segments of all parts are the first pairs', and so on.
+  KDA_DEVICE static Piece piece_of_segment(const abi::Inputs& in, int number) {
+    const int parts = Part::count(in);
+    const int index = pair() / parts;
+    const int part = pair() - index * parts;
+    if (number > 0) return {parts, 0, 0, true, true};
+    const i64 chunks = (in.length + chunk - 1) / chunk;
+    const int first =
+        abi::by_gates::first_chunk(chunks, index, segments) - (index > 0 ? lead_chunks : 0);
+    const int end = abi::by_gates::first_chunk(chunks, index + 1, segments);
+    return {part, first, end - first, true, index + 1 == segments};
+  }
 
   // The pair's line among those of a row.
   struct Cut {

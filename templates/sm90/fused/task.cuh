@@ -21,7 +21,8 @@ struct Task {
   int slab;  // the block's V columns among all
   bool exists;
   bool begins, ends;  // with the part (stream.cuh)
-  bool padding;       // of a sequence of which nothing is written, but perhaps zeros
+  bool padding;       // of a sequence of which nothing is written, but perhaps zeros; or, where
+                      // there are segments, whether it begins with a lead
 
   // Piece `number` of the line, given the sequence of the one before; a whole warp asks.
   static KDA_DEVICE Task of(const abi::Inputs& in, const abi::Outputs& out, const Line& line,
@@ -32,9 +33,9 @@ struct Task {
     if (!task.exists) return task;
     const Part part(in, piece.part, before);
     const Slots<shape> slots(out, part.n);
-    task.padding = shape.state_pool && slots.padding;
+    task.padding = segments > 1 ? piece.leads() : shape.state_pool && slots.padding;
     if (!task.padding && slots.has_start()) task.start = slots.start(out, in, part.head);
-    if (shape.final_state && !task.padding) {
+    if (shape.final_state && (segments > 1 || !task.padding)) {
       task.end = Slots<shape>::at(out, in, slots.own, part.head);
     }
     const i64 token = static_cast<i64>(piece.first) * chunk;

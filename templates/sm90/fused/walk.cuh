@@ -8,6 +8,7 @@
 #include "ptx/bulk.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
 #include "sm90/fused/cut.cuh"
+#include "sm90/fused/forget.cuh"
 #include "sm90/fused/keep.cuh"
 #include "sm90/fused/pair.cuh"
 #include "sm90/fused/rows.cuh"
@@ -35,9 +36,11 @@ struct Chain {
 
 class Walk {
  public:
-  KDA_DEVICE Walk(char* shared, const Pair& pair, const abi::fused::Args& args)
+  // doubts: words in which pairs say that a segment may not begin from nothing; or null.
+  KDA_DEVICE Walk(char* shared, const Pair& pair, const abi::fused::Args& args, u32* doubts)
       : pair_(pair),
         args_(args),
+        doubts_(doubts),
         tasks_(reinterpret_cast<Task*>(shared + Pair::tasks)),
         thread_(static_cast<int>(threadIdx.x) % 128),
         at_(pair.step(0)),
@@ -93,9 +96,44 @@ class Walk {
     } else {
       state_.clear();
     }
+    if constexpr (segments > 1) {
+      if (task.padding) weigh_lead();
+    }
     keep_.begin(args_.out.pool, task.n, task.first);
     forget();
   }
+
+  // How much the lead, with which the line begins, leaves of what came before it: each warp notes
+  // its share.
+  KDA_DEVICE void weigh_lead() const {
+    Step step = next_;
+    u32 at = at_;
+#pragma unroll 1
+    for (int i = 0; i < lead_chunks; ++i) {
+      ptx::mbarrier_wait(step.ready, step.state % 2);
+      const auto lane = static_cast<u32>(thread_) % 32;
+      const float share = share_of_transition(step.data, static_cast<u32>(thread_) / 32, lane);
+      if (lane == 0) shares()[i * 4 + thread_ / 32] = share;
+      step = step_at(at);
+      at += abi::fused::step_bytes;
+    }
+  }
+  static_assert(lead_chunks < steps, "steps of a lead do not wrap");
+  // Whether it leaves nothing, when all have noted theirs.
+  KDA_DEVICE bool lead_forgets() const {
+    float left = 1.0F;
+#pragma unroll
+    for (int i = 0; i < lead_chunks; ++i) {
+      const float* share = shares() + i * 4;
+      left *= share[0] + share[1] + share[2] + share[3];
+    }
+    return left <= abi::by_gates::forgotten;
+  }
+  // Behind the tasks.
+  KDA_DEVICE float* shares() const { return reinterpret_cast<float*>(tasks_ + 2 * Pair::warps); }
+  static_assert(segments == 1 || 2 * Pair::warps * sizeof(Task) + lead_chunks * 4 * sizeof(float) <=
+                                     abi::fused::tasks_bytes(shape));
+  KDA_DEVICE void doubt() const { doubts_[Line::pair() % abi::guard_words] = 1; }
 
   // Its chunks.
   KDA_DEVICE void walk(int number) {
@@ -126,8 +164,13 @@ class Walk {
   // The state that it ends with.
   KDA_DEVICE void finish(const Task& task) {
     forget();
+    if constexpr (segments > 1) {
+      if (task.padding && !lead_forgets()) doubt();
+      // 0 times what is not finite is NaN, which all that follows has.
+      if (!task.ends && !is_finite(state_)) doubt();
+    }
     if (!task.ends) {
-      Cut{args_.cuts, Line::pair() + 1, thread_}.give(state_);
+      if constexpr (segments == 1) Cut{args_.cuts, Line::pair() + 1, thread_}.give(state_);
     } else if (shape.final_state && task.end != nullptr) {
       state_.store_paired(task.end, task.value0(thread_ / 32));
     }
@@ -246,15 +289,19 @@ class Walk {
     ptx::mbarrier_arrive_remote_if(!own && thread_ % 32 == 0, step.taken);
   }
 
+  static KDA_DEVICE Step step_at(u32 at) {
+    const uint4 x = ptx::ld_shared_u32x4(at);
+    return {x.x, x.y, x.z, x.w};
+  }
   KDA_DEVICE void find_next() {
-    const uint4 x = ptx::ld_shared_u32x4(at_);
-    next_ = {x.x, x.y, x.z, x.w};
+    next_ = step_at(at_);
     at_ += abi::fused::step_bytes;
     if (at_ == pair_.step(steps)) at_ = pair_.step(0);
   }
 
   const Pair& pair_;
   const abi::fused::Args& args_;
+  u32* const doubts_;
   Task* const tasks_;  // of all warps
   int thread_;
   Step next_;             // the next chunk's

@@ -1,0 +1,201 @@
+#include "strategy/by_gates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "abi/by_gates.h"
+#include "abi/factors.h"
+#include "abi/guard.h"
+#include "compose/prelude.hpp"
+#include "compose/workspace.hpp"
+#include "problem/problem.hpp"
+#include "problem/shape.hpp"
+#include "strategy/guarded.hpp"
+#include "strategy/kept_states.hpp"
+#include "strategy/lengths.hpp"
+#include "strategy/ways.hpp"
+
+namespace kda::strategy {
+namespace {
+
+using abi::Guard;
+using abi::by_gates::Tuning;
+using compose::Launch;
+using compose::Run;
+
+// The share of runs whose gates are expected to forget: less than one in three, as many as of
+// kda-bench's regimes, since one channel that hardly decays is enough that they do not.
+constexpr double kForget = 0.25;
+
+// What the look and the first way's kernel take in other runs: on an H200 0 to 19 us before chains
+// beside prepare, 3 to 8 before segments (tools/results/log/by_gates.md).
+double look_microseconds(int otherwise) { return otherwise == 3 ? 6.0 : 12.0; }
+
+// And the other way's kernels, the look besides, where gates forget: of `segments` a block a chunk
+// may look only to end, 16 thousand of 65536 tokens and 8 heads 45 us.
+double idle_microseconds(const Problem& problem, int otherwise) {
+  const double chunks = static_cast<double>(problem.max_tokens) / abi::factors::chunk;
+  const bool by_chunk = otherwise == 3 && chunks / problem.max_sequences >= 1024;
+  return 8.0 + (by_chunk ? 2.7e-3 * chunks * problem.value_heads : 0.0);
+}
+
+// What the other way takes where gates forget, of what its estimate says: `segments` knows those
+// that do not (8 heads of 8192 and 65536 tokens take 73 and 435 us for 90 and 584), and chains
+// beside prepare take less than expected (16 and 32 heads of 8192 123 and 209 for 138 and 237).
+double share_of_estimate(int otherwise) { return otherwise == 3 ? 0.77 : 0.88; }
+
+Status applicable(const Problem& problem, const device::Device& device) {
+  if (Status status = check_kept_states("by_gates", problem); !status) return status;
+  if (most_segments(problem, device) < 2) {
+    return {Code::unsupported,
+            fmt::format(
+                "strategy by_gates: it needs what fused needs by teams (sm_90, bf16, l2norm or "
+                "qk_normalized, beta up to 1, key_dim 64 or 128, value_dim a multiple of 128, the "
+                "bounded gate of a lower_bound in [-5.15, -1e-6], g of 16 bits, a scale in "
+                "[1/1024, 1024]), dense sequences, no state pool, and sequences by value heads "
+                "for a quarter of the multiprocessors at most (the problem is {})",
+                problem::to_text(problem))};
+  }
+  return chunk_wgmma.applicable(problem, device);
+}
+
+tunable::Space space() { return tunable::space_of(abi::by_gates::tunables); }
+
+double way_microseconds(int number, const Problem& problem, const device::Device& device) {
+  const Strategy& own = way(number);
+  if (!own.applicable(problem, device)) return std::numeric_limits<double>::infinity();
+  return own.estimate(problem, device, own.defaults(problem, device));
+}
+
+// As many segments as have a pair of blocks each.
+tunable::Values defaults(const Problem& problem, const device::Device& device) {
+  const int most = most_segments(problem, device);
+  Tuning tuning;
+  for (const int segments : abi::by_gates::tunables[0].values) {
+    if (segments > 0 && segments <= most) tuning.segments = segments;
+  }
+  tuning.otherwise =
+      way_microseconds(2, problem, device) <= way_microseconds(3, problem, device) ? 2 : 3;
+  return tunable::values_of(tuning, abi::by_gates::tunables);
+}
+
+// Final states that lie over initial ones: a segment may end before another begins.
+bool lies_over(const Forward& forward) {
+  return forward.initial_state != nullptr && forward.initial_state == forward.final_state;
+}
+
+compose::Stage look_stage(const Problem& problem, const Tuning& tuning, std::size_t found) {
+  compose::Stage stage;
+  stage.name = "look";
+  stage.file = "by_gates/look.cu";
+  stage.entry = "kda_by_gates_look";
+  stage.prelude = compose::prelude(problem::shape_of(problem), {});
+  stage.threads = static_cast<unsigned>(abi::by_gates::threads(problem.key_dim));
+  stage.overlaps_previous = true;
+  stage.bind = [problem, segments = tuning.segments, found](const Run& run, Launch& launch) {
+    launch.grid[0] = abi::by_gates::blocks;
+    launch.set(abi::by_gates::LookArgs{.in = problem::inputs_of(problem, run.forward),
+                                       .found = reinterpret_cast<unsigned*>(run.workspace + found),
+                                       .segments = segments,
+                                       .other = lies_over(run.forward)});
+  };
+  return stage;
+}
+
+// A kernel whose blocks end at once in runs that are the other way's.
+Result<compose::Stage> guarded(compose::Stage stage, Guard guard, std::size_t found) {
+  const auto give = [found]<class Args>(compose::Stage own) {
+    own.bind = [found, bind = std::move(own.bind)](const Run& run, Launch& launch) {
+      bind(run, launch);
+      abi::Guarded<Args> given;
+      std::memcpy(&given.args, launch.args, sizeof given.args);
+      given.found = reinterpret_cast<unsigned*>(run.workspace + found);
+      launch.set(given);
+    };
+    return own;
+  };
+  const std::string_view name = guard == Guard::unfound ? "forgetting" : "otherwise";
+  return with_guard(std::move(stage), "by_gates", guard, name, give);
+}
+
+Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
+                                       const tunable::Values& values) {
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_gates::tunables);
+  if (const int most = most_segments(problem, device); tuning.segments > most) {
+    return Status(
+        Code::unsupported,
+        fmt::format("strategy by_gates: segments={}, at most {} have a pair of blocks each on {}",
+                    tuning.segments, most, device.name));
+  }
+  Result<compose::Recipe> first = compose_fused_segments(problem, device, tuning.segments);
+  if (!first) return first.status();
+  const Strategy& other = way(tuning.otherwise);
+  if (Status status = other.applicable(problem, device); !status) {
+    return Status(status.code(), fmt::format("strategy by_gates: otherwise={}: {}",
+                                             tuning.otherwise, status.message()));
+  }
+  Result<compose::Recipe> second = other.compose(problem, device, other.defaults(problem, device));
+  if (!second) return second.status();
+
+  // Never both at once, so what they work in is the same memory.
+  compose::Workspace workspace;
+  workspace.take(std::max(first->workspace_bytes, second->workspace_bytes));
+  const std::size_t found = workspace.take(abi::guard_words * sizeof(unsigned));
+  compose::Recipe recipe;
+  recipe.strategy = "by_gates";
+  recipe.tuning = values;
+  recipe.workspace_bytes = workspace.bytes();
+  recipe.stages.push_back(look_stage(problem, tuning, found));
+  const auto add = [&](std::vector<compose::Stage>& stages, Guard guard) -> Status {
+    for (compose::Stage& each : stages) {
+      Result<compose::Stage> stage = guarded(std::move(each), guard, found);
+      if (!stage) return stage.status();
+      recipe.stages.push_back(*std::move(stage));
+    }
+    return {};
+  };
+  if (Status status = add(first->stages, Guard::unfound); !status) return status;
+  if (Status status = add(second->stages, Guard::found); !status) return status;
+  return recipe;
+}
+
+// The other way's estimate, and what is expected to be lost, or spared, beside it.
+double estimate(const Problem& problem, const device::Device& device,
+                const tunable::Values& values) {
+  const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_gates::tunables);
+  const double otherwise = way_microseconds(tuning.otherwise, problem, device);
+  if (!std::isfinite(otherwise)) return otherwise;
+  const double forgetting = fused_segments_microseconds(problem, device, tuning.segments) +
+                            idle_microseconds(problem, tuning.otherwise);
+  const double spared = share_of_estimate(tuning.otherwise) * otherwise - forgetting;
+  return otherwise + (1 - kForget) * look_microseconds(tuning.otherwise) - kForget * spared;
+}
+
+}  // namespace
+
+bool prefers_by_gates(const Problem& problem, const device::Device& device,
+                      const Strategy& measured, const tunable::Values& tuning) {
+  if (!by_gates.applicable(problem, device)) return false;
+  const tunable::Values values = defaults(problem, device);
+  if (&measured != &way(tunable::tuning_of<Tuning>(values, abi::by_gates::tunables).otherwise)) {
+    return false;
+  }
+  return estimate(problem, device, values) < measured.estimate(problem, device, tuning);
+}
+
+const Strategy by_gates = {
+    "by_gates", "two ways, one where gates forget within some tokens, as each run finds (sm_90)",
+    applicable, space,
+    defaults,   compose_recipe,
+    estimate,   true,
+};
+
+}  // namespace kda::strategy

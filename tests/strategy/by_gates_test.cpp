@@ -1,0 +1,320 @@
+// Strategy by_gates: which way runs go, on the host and on a GPU.
+#include "strategy/by_gates.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "abi/by_gates.h"
+#include "abi/fused.h"
+#include "abi/guard.h"
+#include "launch/graph_pool.hpp"
+#include "plan/choose.hpp"
+#include "problem/shape.hpp"
+#include "strategy/chunk_wgmma.hpp"
+#include "strategy/pick.hpp"
+#include "support/one_run.hpp"
+#include "support/words.hpp"
+#include "tune/candidate.hpp"
+
+using namespace kda;
+using namespace kda::test;
+using kda::strategy::by_gates;
+
+namespace {
+
+tunable::Values tuning(int segments, int otherwise) {
+  return {{"segments", segments}, {"otherwise", otherwise}};
+}
+
+compose::Launch bound(const compose::Stage& stage, const Problem& problem,
+                      const Forward& forward = {}) {
+  Forward filled = forward;
+  filled.tokens = problem.max_tokens;
+  filled.sequences = problem.max_sequences;
+  problem::fill_strides(problem, filled);
+  compose::Launch launch;
+  stage.bind({filled, nullptr}, launch);
+  return launch;
+}
+
+}  // namespace
+
+TEST_CASE("segments and their leads cover a sequence and are as long as each other", "[strategy]") {
+  using abi::by_gates::first_chunk;
+  constexpr int kLead = abi::by_gates::lead_chunks;
+  for (const int segments : {2, 3, 7, 16, 33}) {
+    for (int chunks = segments * (kLead + 1); chunks < segments * 9; ++chunks) {
+      INFO(chunks << " chunks, " << segments << " segments");
+      CHECK(first_chunk(chunks, 0, segments) == 0);
+      CHECK(first_chunk(chunks, segments, segments) == chunks);
+      int least = chunks, most = 0;
+      for (int i = 0; i < segments; ++i) {
+        const int first = first_chunk(chunks, i, segments);
+        const int own = first_chunk(chunks, i + 1, segments) - first;
+        CHECK(own > 0);
+        if (i > 0) CHECK(first >= kLead);
+        least = std::min(least, own + (i > 0 ? kLead : 0));
+        most = std::max(most, own + (i > 0 ? kLead : 0));
+      }
+      CHECK(most - least <= 1);
+    }
+  }
+}
+
+TEST_CASE("a plan looks at gates and has the kernels of both ways, guarded", "[strategy]") {
+  struct Row {
+    const char* words;
+    tunable::Values values;
+    std::vector<std::string> stages;
+    unsigned pairs;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"T=8192 H=32 h0=1 ht=1",
+            tuning(2, 2),
+            {"look", "forward_forgetting", "prepare_otherwise", "recurrence_otherwise"},
+            64},
+           {"T=8192 N=2 H=2 HV=4 V=256 K=64 ht=1",
+            tuning(4, 3),
+            {"look", "forward_forgetting", "prepare_otherwise", "walk_otherwise",
+             "correct_otherwise"},
+            64}}) {
+    INFO(row.words);
+    const Problem problem = problem_in_words(row.words);
+    REQUIRE(by_gates.applicable(problem, h200()));
+    const auto recipe = by_gates.compose(problem, h200(), row.values);
+    REQUIRE(recipe);
+    std::vector<std::string> names;
+    for (const compose::Stage& stage : recipe->stages) {
+      names.push_back(stage.name);
+      CHECK(stage.overlaps_previous);
+      if (stage.name.ends_with("_forgetting")) {
+        CHECK_THAT(stage.prelude, contains("#define KDA_GUARDED 4\n"));
+        CHECK(bound(stage, problem).grid[0] == row.pairs * abi::fused::blocks);
+      } else if (stage.name.ends_with("_otherwise")) {
+        CHECK_THAT(stage.prelude, contains("#define KDA_GUARDED 1\n"));
+      }
+    }
+    CHECK(names == row.stages);
+    CHECK(names.size() <= launch::GraphPool::kMostKernels);
+  }
+}
+
+// The hazard: in place a segment that ends writes what another may begin from.
+TEST_CASE("runs whose states lie over each other go the other way", "[strategy]") {
+  const Problem problem = problem_in_words("T=8192 H=16 h0=1 ht=1");
+  const auto recipe = by_gates.compose(problem, h200(), tuning(4, 2));
+  REQUIRE(recipe);
+  float first = 0, second = 0;
+  for (const bool over : {false, true}) {
+    Forward forward;
+    forward.initial_state = &first;
+    forward.final_state = over ? &first : &second;
+    const compose::Launch launch = bound(recipe->stages.at(0), problem, forward);
+    abi::by_gates::LookArgs args;
+    REQUIRE(launch.args_bytes == sizeof args);
+    std::memcpy(static_cast<void*>(&args), launch.args, sizeof args);
+    CHECK(args.other == over);
+    CHECK(args.segments == 4);
+  }
+}
+
+TEST_CASE("by_gates refuses what it does not serve, naming it", "[strategy]") {
+  const auto refused = [](const char* words, const char* target, const char* part) {
+    INFO(words);
+    const Status status = by_gates.applicable(problem_in_words(words), *device::parse(target));
+    CHECK(status.code() == Code::unsupported);
+    CHECK_THAT(status.message(), contains("strategy by_gates: "));
+    CHECK_THAT(status.message(), contains(part));
+  };
+  refused("T=8192 H=34", "h200", "a quarter of the multiprocessors");
+  refused("T=8192 N=4 H=4 varlen=1", "h200", "dense sequences");
+  refused("T=8192 H=4 pool=1 h0=1 ht=1", "h200", "no state pool");
+  refused("T=8192 H=4 gate=softplus", "h200", "the bounded gate");
+  refused("T=8192 H=4 g=f32", "h200", "g of 16 bits");
+  refused("T=8192 H=4 qkv=f16", "h200", "bf16");
+  refused("T=8192 H=4 V=64", "h200", "value_dim");
+  refused("T=8192 H=4", "sm_89", "sm_90");
+  const auto recipe = by_gates.compose(problem_in_words("T=8192 H=16"), h200(), tuning(5, 2));
+  REQUIRE_FALSE(recipe);
+  CHECK_THAT(recipe.status().message(), contains("segments=5, at most 4"));
+}
+
+TEST_CASE("long sequences of few heads are chosen to go by gates, short ones not", "[strategy]") {
+  const auto picked = [](const char* words) {
+    const auto pick = strategy::pick(problem_in_words(words), h200(), "", "");
+    REQUIRE(pick);
+    return std::string(pick->strategy->name);
+  };
+  CHECK(picked("T=8192 H=32 h0=1 ht=1") == "by_gates");
+  CHECK(picked("T=65536 H=8 h0=1 ht=1") == "by_gates");
+  CHECK(picked("T=131072 H=4 h0=1 ht=1") == "by_gates");
+  // 24 heads fill no more pairs by two segments than by one, and what is short loses by the look.
+  CHECK(picked("T=8192 H=24 h0=1 ht=1") == "chunk_wgmma");
+  CHECK(picked("T=8192 H=16 h0=1 ht=1") == "chunk_wgmma");
+  CHECK(picked("T=4096 H=32 h0=1 ht=1") == "chunk_wgmma");
+  CHECK(picked("T=8192 H=8 h0=1 ht=1") == "segments");
+  CHECK(picked("T=2048 H=12 h0=1 ht=1") == "chunk_wgmma");
+}
+
+// A search's inputs have gates of one kind, by which it would always find the same way faster.
+TEST_CASE("searches try by_gates only by name, and shipped records do not rule it out",
+          "[strategy]") {
+  const Problem problem = problem_in_words("T=8192 H=32 h0=1 ht=1");
+  const auto has_it = [&](const tune::Scope& scope) {
+    const auto listing = tune::list_candidates(problem, h200(), scope);
+    REQUIRE(listing);
+    return std::any_of(listing->candidates.begin(), listing->candidates.end(),
+                       [](const auto& each) { return each.candidate.strategy == "by_gates"; });
+  };
+  CHECK_FALSE(has_it({}));
+  CHECK(has_it({.strategies = {"by_gates"}}));
+
+  tune::Hint hint{.record = nullptr,
+                  .match = tune::Match::exact,
+                  .source = tune::Source::shipped,
+                  .candidate = {"chunk_wgmma", strategy::chunk_wgmma.defaults(problem, h200())},
+                  .microseconds = 209.0,
+                  .words = "exact"};
+  const auto chosen = [&](const Options& options) {
+    const auto choice = plan::choose(problem, h200(), options, hint);
+    REQUIRE(choice);
+    return *choice;
+  };
+  CHECK(chosen({}).recipe.strategy == "by_gates");
+  CHECK(chosen({}).strategy_origin == plan::Origin::cost_model);
+  CHECK(chosen({}).evidence.empty());
+  CHECK(chosen({.effort = Effort::wisdom_only}).recipe.strategy == "chunk_wgmma");
+  CHECK(chosen({.tuning = "preparers=86"}).recipe.strategy == "chunk_wgmma");
+  hint.source = tune::Source::user;
+  CHECK(chosen({}).recipe.strategy == "chunk_wgmma");
+}
+
+namespace {
+
+// Which way a run went: the bits of the other way are those of its strategy.
+void check_way(const Gpu& gpu, const Trial& one, Truth& truth, const reference::Tensors& tensors,
+               const char* values, bool forgets) {
+  const reference::Outputs out = outputs_of(gpu, one, tensors, "by_gates", values);
+  const bool by_segments = std::string(values).find("otherwise=3") != std::string::npos;
+  const reference::Outputs other =
+      outputs_of(gpu, one, tensors, by_segments ? "segments" : "chunk_wgmma", "");
+  if (&tensors == &truth.tensors()) CHECK(truth.judge(out) == "");
+  CHECK(same(out, other) != forgets);
+}
+
+}  // namespace
+
+TEST_CASE("gates decide which way a run goes", "[gpu][sanitize]") {
+  for (const char* values : {"segments=4 otherwise=2", "segments=4 otherwise=3"}) {
+    for (const char* words : {"K=128 V=128 HV=4", "K=64 V=256 H=1 HV=2"}) {
+      for (const bool strong : {true, false}) {
+        reference::InputSpec inputs;
+        if (!strong) inputs.gate = reference::GatePattern::mixed;
+        Trial one = complete(trial(words, {1000}, inputs));
+        INFO(to_text(one) << ": " << values);
+        if (!on_device()) continue;
+        const Gpu gpu;
+        Truth truth(one);
+        check_way(gpu, one, truth, truth.tensors(), values, strong);
+        one.in_place_state = true;
+        check_way(gpu, one, truth, truth.tensors(), values, false);
+      }
+    }
+  }
+}
+
+// Each channel decays enough in each quarter of a lead, but not when the others do, and keys move
+// the state from one to the other: what a look at gates takes for forgotten is not.
+TEST_CASE("what is not forgotten though gates are strong is found", "[gpu][sanitize]") {
+  const Trial one = complete(trial("K=128 V=128 HV=2", {1024}));
+  if (!on_device()) return;
+  const Gpu gpu;
+  Truth truth(one);
+  reference::Tensors tensors = truth.tensors();
+  auto* g = reinterpret_cast<std::uint16_t*>(tensors.g.data());
+  constexpr std::uint16_t kDecays = 0x41f0, kStays = 0xc1f0;  // 30 and -30
+  for (std::int64_t t = 0; t < 1024; ++t) {
+    for (std::int64_t c = 0; c < 2 * 128; ++c) {
+      const std::int64_t begin = c % 2 == 0 ? 0 : 8;
+      const bool decays = t % 16 >= begin && t % 16 < begin + 4;
+      g[t * 2 * 128 + c] = decays ? kDecays : kStays;
+    }
+  }
+  check_way(gpu, one, truth, tensors, "segments=4 otherwise=2", false);
+  const reference::Outputs out =
+      outputs_of(gpu, one, tensors, "by_gates", "segments=4 otherwise=2");
+  const reference::Outputs exact = reference::recurrence(reference::reference_inputs(tensors));
+  const reference::Errors errors = reference::errors_of(one.problem, out, exact);
+  CHECK(errors.o.rel_l2 < reference::o_tolerance(one.problem));
+  CHECK(errors.state.rel_l2 < reference::state_tolerance(one.problem));
+}
+
+// 0 times infinity is NaN, which all that follows of a V column has, however gates forget.
+TEST_CASE("a state that is not finite is not forgotten", "[gpu]") {
+  const Trial one = complete(trial("K=128 V=128 HV=2", {1024}));
+  if (!on_device()) return;
+  const Gpu gpu;
+  Truth truth(one);
+  for (const std::int64_t token : {3, 700}) {
+    reference::Tensors tensors = truth.tensors();
+    auto* v = reinterpret_cast<std::uint16_t*>(tensors.v.data());
+    v[token * 2 * 128 + 5] = 0x7f80;  // infinite, of head 0
+    const reference::Outputs out =
+        outputs_of(gpu, one, tensors, "by_gates", "segments=4 otherwise=2");
+    for (std::int64_t t = 0; t < 1024; ++t) {
+      for (std::int64_t c = 0; c < 2 * 128; ++c) {
+        const double x = out.o[static_cast<std::size_t>(t * 2 * 128 + c)];
+        if (c == 5 && t > token + 32) {
+          CHECK(std::isnan(x));
+        } else if (c != 5) {
+          CHECK(std::isfinite(x));
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+std::vector<Trial> forgetting_in_every_place() {
+  std::vector<Trial> out;
+  for (const char* words :
+       {"K=128 V=128 HV=4 ", "K=64 V=128 H=2 HV=4 state=bf16 layout=key_first ",
+        "K=128 V=256 h0=0 ", "K=128 V=128 H=1 HV=1 ht=0 beta=f32 ",
+        "K=128 V=128 HV=2 beta_logit=0 beta_most_1=1 l2norm=0 qk_normalized=1 "}) {
+    for (const std::int64_t length : {700, 1024, 0, 31, 290}) {
+      for (const int sequences : {1, 2}) {
+        for (const Layout layout :
+             {Layout::contiguous, Layout::heads_first, Layout::sliced, Layout::gapped}) {
+          Trial one = trial(words, std::vector<std::int64_t>(sequences, length));
+          one.layout = layout;
+          one.misaligned = layout == Layout::sliced ? 1 : 0;
+          out.push_back(one);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+const std::vector<Variant> kForgetting = {{"by_gates", "segments=2 otherwise=2"},
+                                          {"by_gates", "segments=3 otherwise=3"},
+                                          {"by_gates", "segments=8 otherwise=2"}};
+
+}  // namespace
+
+TEST_CASE("segments of gates that forget in odd places", "[gpu][gates]") {
+  check_on_device("gates that forget in odd places", forgetting_in_every_place(), kForgetting);
+}
+
+TEST_CASE("segments of gates that forget compose", "[strategy]") {
+  const std::vector<Trial> trials = forgetting_in_every_place();
+  const Tally tally = compose_only("gates that forget", trials, "sm_90a", kForgetting);
+  CHECK(tally.failed == 0);
+  CHECK(tally.passed == static_cast<int>(trials.size() * kForgetting.size()));
+}
