@@ -35,9 +35,13 @@ using compose::Run;
 // kda-bench's regimes, since one channel that hardly decays is enough that they do not.
 constexpr double kForget = 0.25;
 
-// What the look and the first way's kernel take in other runs: on an H200 0 to 19 us before chains
-// beside prepare, 3 to 8 before segments (tools/results/log/by_gates.md).
-double look_microseconds(int otherwise) { return otherwise == 3 ? 6.0 : 12.0; }
+// What the look and the first way's kernel take in other runs: on an H200 3 to 9 us before
+// segments, up to 10 before chains beside prepare, 10 to 20 where those are shorter than 8192
+// tokens (tools/results/log/by_gates.md).
+double look_microseconds(const Problem& problem, int otherwise) {
+  if (otherwise == 3) return 6.0;
+  return mean_length(problem) < 8192 ? 20.0 : 12.0;
+}
 
 // And the other way's kernels, the look besides, where gates forget: of `segments` a block a chunk
 // may look only to end, 16 thousand of 65536 tokens and 8 heads 45 us.
@@ -176,7 +180,8 @@ double estimate(const Problem& problem, const device::Device& device,
   const double forgetting = fused_segments_microseconds(problem, device, tuning.segments) +
                             idle_microseconds(problem, tuning.otherwise);
   const double spared = share_of_estimate(tuning.otherwise) * otherwise - forgetting;
-  return otherwise + (1 - kForget) * look_microseconds(tuning.otherwise) - kForget * spared;
+  return otherwise + (1 - kForget) * look_microseconds(problem, tuning.otherwise) -
+         kForget * spared;
 }
 
 }  // namespace

@@ -12,8 +12,11 @@ enum class Guard : int {
   unfound,  // where a kernel before it found nothing
 };
 
-// Words in which that kernel says what it has found, a block each.
+// Words in which that kernel says what it has found, a block each; and what a kernel that is at
+// work where nothing was found writes there if it finds something itself, for the kernels behind
+// it.
 constexpr int guard_words = 128;
+constexpr unsigned found_later = 2;
 
 // What is moved where nothing was found.
 struct Move {
@@ -22,7 +25,7 @@ struct Move {
   long long bytes = 0;         // even
 };
 
-// Guard::found and Guard::unfound, of which such a kernel may find more.
+// Guard::found and Guard::unfound.
 template <class Args>
 struct Guarded {
   Args args;

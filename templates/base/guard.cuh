@@ -51,6 +51,8 @@ KDA_DEVICE bool stays_out(const abi::Guarded<Args>& given, const abi::Inputs&) {
   for (u32 i = 0; i < abi::guard_words; i += 32) {
     found |= __ldcg(given.found + i + threadIdx.x % 32);
   }
+  // Others of the same kernel may do so while this one looks: all are to go the same way.
+  if constexpr (guard == abi::Guard::unfound) found &= ~abi::found_later;
   const bool none = __any_sync(0xffffffffU, found != 0) == 0;
   return none == (guard == abi::Guard::found);
 }
@@ -77,7 +79,7 @@ KDA_DEVICE void move_instead(const abi::Guarded<Args>& given) {
   move_bytes(move.to, move.from, move.bytes, first, step);
 }
 
-// Where a kernel says that it has found something itself.
+// Where a kernel says that it has found something itself (abi::found_later).
 template <class Args>
 KDA_DEVICE u32* findings(const Args&) {
   return nullptr;

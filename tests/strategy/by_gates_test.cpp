@@ -157,6 +157,7 @@ TEST_CASE("long sequences of few heads are chosen to go by gates, short ones not
   CHECK(picked("T=8192 H=24 h0=1 ht=1") == "chunk_wgmma");
   CHECK(picked("T=8192 H=16 h0=1 ht=1") == "chunk_wgmma");
   CHECK(picked("T=4096 H=32 h0=1 ht=1") == "chunk_wgmma");
+  CHECK(picked("T=8192 N=2 H=16 h0=1 ht=1") != "by_gates");
   CHECK(picked("T=8192 H=8 h0=1 ht=1") == "segments");
   CHECK(picked("T=2048 H=12 h0=1 ht=1") == "chunk_wgmma");
 }

@@ -67,6 +67,9 @@ constexpr Guarded kGuarded[] = {
     {"by_lengths", "H=4 HV=16 K=64 V=64 varlen=1 cu_seqlens=i32 g=f32 gate=softplus h0=0 ht=1"},
     {"by_lengths", "H=8 varlen=1 h0=1 ht=1 pool=1 checkpoint=64 state=bf16 slots=i64"},
     {"by_lengths", "H=16 K=256 V=128 varlen=1 layout=key_first h0=1 ht=0"},
+    {"by_gates", "H=8 h0=1 ht=1"},
+    {"by_gates", "H=2 HV=4 K=64 V=256 state=bf16 layout=key_first h0=0 ht=1"},
+    {"by_gates", "H=1 HV=2 beta_logit=0 beta_most_1=1 l2norm=0 qk_normalized=1 h0=1 ht=0"},
 };
 bool has_others_kernels(const strategy::Strategy& strategy) {
   return std::any_of(std::begin(kGuarded), std::end(kGuarded), [&](const Guarded& each) {

@@ -133,7 +133,7 @@ class Walk {
   KDA_DEVICE float* shares() const { return reinterpret_cast<float*>(tasks_ + 2 * Pair::warps); }
   static_assert(segments == 1 || 2 * Pair::warps * sizeof(Task) + lead_chunks * 4 * sizeof(float) <=
                                      abi::fused::tasks_bytes(shape));
-  KDA_DEVICE void doubt() const { doubts_[Line::pair() % abi::guard_words] = 1; }
+  KDA_DEVICE void doubt() const { doubts_[Line::pair() % abi::guard_words] = abi::found_later; }
 
   // Its chunks.
   KDA_DEVICE void walk(int number) {
