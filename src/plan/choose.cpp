@@ -100,7 +100,13 @@ Result<Choice> choose(const Problem& problem, const device::Device& device, cons
                  !same && options.effort != Effort::wisdom_only};
   }
   std::string name = options.strategy;
+  double measured_for_expected = 1.0;
   if (prefers_by_gates(problem, device, options, hint)) {
+    // The model's ratio of the two is told by what the one was measured to take.
+    if (same) {
+      measured_for_expected =
+          hint->microseconds / preferred.strategy->estimate(problem, device, preferred.tuning);
+    }
     name = strategy::by_gates.name;
     preferred = {};
   }
@@ -114,13 +120,14 @@ Result<Choice> choose(const Problem& problem, const device::Device& device, cons
                     hint->candidate.strategy, options.tuning, fmt::join(pick->passed_over, "; ")));
   }
   const auto origin = [](bool recorded) { return recorded ? Origin::wisdom : Origin::cost_model; };
-  return Choice{pick->strategy,
-                options.strategy.empty() ? origin(pick->strategy_preferred) : Origin::forced,
-                options.tuning.empty() ? origin(pick->preferred) : Origin::forced,
-                pick->preferred && same ? hint->microseconds : pick->microseconds,
-                std::move(pick->recipe),
-                std::move(pick->passed_over),
-                pick->strategy_preferred ? hint->words : ""};
+  return Choice{
+      pick->strategy,
+      options.strategy.empty() ? origin(pick->strategy_preferred) : Origin::forced,
+      options.tuning.empty() ? origin(pick->preferred) : Origin::forced,
+      pick->preferred && same ? hint->microseconds : pick->microseconds * measured_for_expected,
+      std::move(pick->recipe),
+      std::move(pick->passed_over),
+      pick->strategy_preferred ? hint->words : ""};
 }
 
 }  // namespace kda::plan

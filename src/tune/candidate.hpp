@@ -29,7 +29,7 @@ Result<Candidate> parse_candidate(std::string_view strategy, std::string_view tu
 
 // What a search may look at.
 struct Scope {
-  std::vector<std::string> strategies;  // empty: all
+  std::vector<std::string> strategies;  // empty: all but those that go by gates
   std::string tuning;                   // "chunk=32": these tunables are fixed
 };
 
@@ -37,7 +37,7 @@ struct Listed {
   Candidate candidate;
   compose::Recipe recipe;
   double expected_us = 0;   // by the strategy's cost model
-  bool is_default = false;  // what the planner takes where nothing was measured
+  bool is_default = false;  // what the planner takes of these where nothing was measured
 };
 
 struct Listing {
