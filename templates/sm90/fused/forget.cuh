@@ -12,7 +12,7 @@
 
 namespace kda::fused {
 
-// Of eight bf16: their absolute values' sum and largest.
+// Of some bf16, two a word: the sum of their absolute values, and the largest.
 struct Absolute {
   float sum = 0.0F;
   float largest = 0.0F;
