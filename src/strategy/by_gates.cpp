@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
-#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -74,17 +72,17 @@ Status applicable(const Problem& problem, const device::Device& device) {
 tunable::Space space() { return tunable::space_of(abi::by_gates::tunables); }
 
 double way_microseconds(int number, const Problem& problem, const device::Device& device) {
-  const Strategy& own = way(number);
-  if (!own.applicable(problem, device)) return std::numeric_limits<double>::infinity();
-  return own.estimate(problem, device, own.defaults(problem, device));
+  return default_microseconds(way(number), problem, problem, device);
 }
 
-// As many segments as have a pair of blocks each.
+// As many segments as have a pair of blocks each, and are longer than their leads.
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   const int most = most_segments(problem, device);
+  const double chunks = mean_length(problem) / abi::factors::chunk;
   Tuning tuning;
   for (const int segments : abi::by_gates::tunables[0].values) {
-    if (segments > 0 && segments <= most) tuning.segments = segments;
+    const bool serves = segments > 0 && segments <= most;
+    if (serves && chunks >= segments * (abi::by_gates::lead_chunks + 1)) tuning.segments = segments;
   }
   tuning.otherwise =
       way_microseconds(2, problem, device) <= way_microseconds(3, problem, device) ? 2 : 3;
@@ -117,14 +115,7 @@ compose::Stage look_stage(const Problem& problem, const Tuning& tuning, std::siz
 // A kernel whose blocks end at once in runs that are the other way's.
 Result<compose::Stage> guarded(compose::Stage stage, Guard guard, std::size_t found) {
   const auto give = [found]<class Args>(compose::Stage own) {
-    own.bind = [found, bind = std::move(own.bind)](const Run& run, Launch& launch) {
-      bind(run, launch);
-      abi::Guarded<Args> given;
-      std::memcpy(&given.args, launch.args, sizeof given.args);
-      given.found = reinterpret_cast<unsigned*>(run.workspace + found);
-      launch.set(given);
-    };
-    return own;
+    return with_words<Args>(std::move(own), found, [](const Run&, Launch&, abi::Guarded<Args>&) {});
   };
   const std::string_view name = guard == Guard::unfound ? "forgetting" : "otherwise";
   return with_guard(std::move(stage), "by_gates", guard, name, give);

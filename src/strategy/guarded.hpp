@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +20,22 @@ namespace kda::strategy {
 
 // Where the kernels of a stage of short sequences lie.
 inline constexpr std::string_view kShortFolder = "recurrent/";
+
+// Bound beside the kernel's own Args: where in the workspace the words of what was found lie, and
+// what then(run, launch, given) adds.
+template <class Args, class Then>
+compose::Stage with_words(compose::Stage stage, std::size_t found, Then then) {
+  stage.bind = [found, then, bind = std::move(stage.bind)](const compose::Run& run,
+                                                           compose::Launch& launch) {
+    bind(run, launch);
+    abi::Guarded<Args> given;
+    std::memcpy(&given.args, launch.args, sizeof given.args);
+    given.found = reinterpret_cast<unsigned*>(run.workspace + found);
+    then(run, launch, given);
+    launch.set(given);
+  };
+  return stage;
+}
 
 // The stage with such a guard, named so.  give<Args>(stage): the same with what the guard wants to
 // know bound beside the kernel's own Args.

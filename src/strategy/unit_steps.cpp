@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -22,6 +21,7 @@
 #include "strategy/chunk_factors.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/expected.hpp"
+#include "strategy/guarded.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
 #include "strategy/recurrent.hpp"
@@ -85,9 +85,7 @@ Problem planned_by(const Strategy& way, const Problem& sure) {
 
 // Expected microseconds of the first way; infinite where it does not serve.
 double way_microseconds(const Problem& sure, const device::Device& device, const Strategy& way) {
-  const Problem planned = planned_by(way, sure);
-  if (!way.applicable(planned, device)) return std::numeric_limits<double>::infinity();
-  return way.estimate(sure, device, way.defaults(planned, device));
+  return default_microseconds(way, planned_by(way, sure), sure, device);
 }
 
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
@@ -210,15 +208,7 @@ template <class Args, class Then>
 compose::Stage guarded(compose::Stage stage, std::size_t found, Then then) {
   stage.name += "_again";
   stage.prelude += "#define KDA_GUARDED 1\n";
-  stage.bind = [found, then, bind = std::move(stage.bind)](const Run& run, Launch& launch) {
-    bind(run, launch);
-    abi::Guarded<Args> given;
-    std::memcpy(&given.args, launch.args, sizeof given.args);
-    given.found = reinterpret_cast<unsigned*>(run.workspace + found);
-    then(run, launch, given);
-    launch.set(given);
-  };
-  return stage;
+  return with_words<Args>(std::move(stage), found, then);
 }
 
 // Its blocks take all chunks in turn; where nothing was found they move what a run in place has

@@ -43,9 +43,9 @@ constexpr int blocks = guard_words;
 constexpr int quarters = 4;
 constexpr int threads(int key_dim) { return key_dim * quarters; }
 
-// It looks for leads of which log decays are far enough below 0: the largest of a channel's sums
-// over a quarter, added up over the quarters.  Of those the others' T is as good as always below
-// `forgotten`; where it is not a pair finds so.
+// It looks for leads whose log decays are far enough below 0: of each quarter the largest of its
+// channels' sums, added up over the quarters.  Their T is as good as always below `forgotten`;
+// where it is not the pair of the segment finds so.
 constexpr float least_decay = -51.0F;
 
 struct LookArgs {

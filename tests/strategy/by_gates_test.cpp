@@ -123,6 +123,17 @@ TEST_CASE("runs whose states lie over each other go the other way", "[strategy]"
   }
 }
 
+// The gap: 33 segments of 2048 tokens would be shorter than their leads, so no run would go so.
+TEST_CASE("by default segments are longer than their leads", "[strategy]") {
+  const auto segments = [](const char* words) {
+    return by_gates.defaults(problem_in_words(words), h200()).at(0).second;
+  };
+  CHECK(segments("T=65536 H=1") == 33);
+  CHECK(segments("T=2048 H=1") == 16);
+  CHECK(segments("T=2048 H=16") == 4);
+  CHECK(segments("T=256 H=1") == 2);
+}
+
 TEST_CASE("by_gates refuses what it does not serve, naming it", "[strategy]") {
   const auto refused = [](const char* words, const char* target, const char* part) {
     INFO(words);
@@ -249,6 +260,8 @@ TEST_CASE("what is not forgotten though gates are strong is found", "[gpu][sanit
       g[t * 2 * 128 + c] = decays ? kDecays : kStays;
     }
   }
+  // So a look passes: each channel decays by 4 times lower_bound a quarter.
+  CHECK(4 * one.problem.lower_bound * abi::by_gates::quarters < abi::by_gates::least_decay);
   check_way(gpu, one, truth, tensors, "segments=4 otherwise=2", false);
   const reference::Outputs out =
       outputs_of(gpu, one, tensors, "by_gates", "segments=4 otherwise=2");
