@@ -184,7 +184,10 @@ bool prefers_by_gates(const Problem& problem, const device::Device& device,
   if (&measured != &way(tunable::tuning_of<Tuning>(values, abi::by_gates::tunables).otherwise)) {
     return false;
   }
-  return estimate(problem, device, values) < measured.estimate(problem, device, tuning);
+  // A tuning that was measured of another size may be worse than the default here.
+  const double without = std::min(measured.estimate(problem, device, tuning),
+                                  default_microseconds(measured, problem, problem, device));
+  return estimate(problem, device, values) < without;
 }
 
 const Strategy by_gates = {

@@ -8,8 +8,8 @@ namespace kda::strategy {
 
 extern const Strategy by_gates;
 
-// Whether it is expected to take less than a strategy with such a tuning, which was measured and is
-// one that its runs may go by.
+// Whether it is expected to take less than a strategy that was measured, by the tuning of that or
+// by its default, and is one that its runs may go by.
 bool prefers_by_gates(const Problem& problem, const device::Device& device,
                       const Strategy& measured, const tunable::Values& tuning);
 

@@ -17,6 +17,7 @@
 #include "problem/shape.hpp"
 #include "strategy/chunk_wgmma.hpp"
 #include "strategy/pick.hpp"
+#include "strategy/segments.hpp"
 #include "support/one_run.hpp"
 #include "support/words.hpp"
 #include "tune/candidate.hpp"
@@ -207,6 +208,30 @@ TEST_CASE("searches try by_gates only by name, and shipped records do not rule i
   CHECK(chosen({.tuning = "preparers=86"}).recipe.strategy == "chunk_wgmma");
   hint.source = tune::Source::user;
   CHECK(chosen({}).recipe.strategy == "chunk_wgmma");
+}
+
+// The bug: a shipped record's tuning of another size, bad for this one, was all that by_gates was
+// held to: 2 heads of 4096 tokens went by gates, 44 us expected, where segments by default take 40.
+TEST_CASE("by_gates is held to the other way's default, too", "[strategy]") {
+  const Problem problem = problem_in_words("T=4096 H=2 h0=1 ht=1");
+  const auto bad = tune::parse_candidate(
+      "segments", "chunk=32 prepare_threads=256 segment=128 warpgroups=1 load_stages=6");
+  REQUIRE(bad);
+  const auto expected = [&](const tunable::Values& values) {
+    return strategy::segments.estimate(problem, h200(), values);
+  };
+  CHECK(expected(bad->tuning) >
+        by_gates.estimate(problem, h200(), by_gates.defaults(problem, h200())));
+  const tune::Hint hint{.record = nullptr,
+                        .match = tune::Match::nearest,
+                        .source = tune::Source::shipped,
+                        .candidate = *bad,
+                        .microseconds = 60.0,
+                        .words = "nearest"};
+  const auto choice = plan::choose(problem, h200(), {}, hint);
+  REQUIRE(choice);
+  CHECK(choice->recipe.strategy == "segments");
+  CHECK(choice->microseconds == expected(strategy::segments.defaults(problem, h200())));
 }
 
 namespace {
