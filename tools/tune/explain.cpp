@@ -50,7 +50,8 @@ Json candidates(const cli::Subject& subject, const Target& target, const kda::Op
       row["why"] = choice.status().message();
       continue;
     }
-    row["expected_us"] = choice->microseconds;
+    // As the choice expects it: of a strategy that nobody named more may be known.
+    row["expected_us"] = is_chosen ? chosen.microseconds : choice->microseconds;
     row["tuning"] = tunable::to_text(choice->recipe.tuning);
     row["workspace_bytes"] = choice->recipe.workspace_bytes;
     row["why"] =
