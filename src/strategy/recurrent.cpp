@@ -21,14 +21,23 @@ namespace {
 using abi::recurrent::Geometry;
 using abi::recurrent::Tuning;
 
-// The kernel's tuning repeats the tunables and adds short_tokens.
-static_assert(sizeof(abi::recurrent::StepTuning) == sizeof(Tuning) + sizeof(int));
+// The kernel's tuning repeats the tunables and adds short_tokens and ahead.
+static_assert(sizeof(abi::recurrent::StepTuning) == sizeof(Tuning) + 2 * sizeof(int));
 
 // Elements of the state that a thread can keep beside its keys and sums without spilling.
 constexpr int kMaxElements = 128;
 
-// A sequence of so few is decoded: nothing is gained by fetching tokens ahead.
+// A sequence of so few is decoded: nothing is gained by fetching tokens ahead.  Nor of a few more
+// where a multiprocessor has eight heads or more, as others' blocks hide what one waits for: 2048
+// heads of 9, 10 and 12 tokens take 111, 116 and 129 us, by two stages 161, 168 and 180 (H200).  8
+// heads of 12 take 15 and 13.
 constexpr double kFewTokens = 8;
+constexpr double kFewTokensOfMany = 12;
+
+bool has_many_heads(const Problem& problem, const device::Device& device) {
+  return static_cast<double>(problem.max_sequences) * problem.value_heads >=
+         8.0 * device.multiprocessors;
+}
 
 // The cost model.  A warp waits this long for one token's shared memory, sums and shuffles (H200:
 // 16 tokens of 64 heads take 15.9 us, 8 of 16 heads 9.9), and for other warps' sums besides (the
@@ -59,7 +68,7 @@ std::optional<Tuning> decode_tuning(const Problem& problem, const device::Device
   if (problem.max_tokens > problem.max_sequences || !shape.state_value_first) return std::nullopt;
   const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
   const bool few = heads <= device.multiprocessors;
-  const bool many = heads >= 8.0 * device.multiprocessors;
+  const bool many = has_many_heads(problem, device);
   Tuning tuning{.lanes = 4, .stages = 1};
   int channels = 8;  // a lane
   if (shape.state_type == abi::DType::f32) {
@@ -104,7 +113,7 @@ Tuning key_first_decode(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
   const double heads = static_cast<double>(problem.max_sequences) * problem.value_heads;
   const bool few = heads <= device.multiprocessors;
-  const bool many = heads >= 8.0 * device.multiprocessors;
+  const bool many = has_many_heads(problem, device);
   if (shape.state_type == abi::DType::f32) {
     return few || many ? key_first_tuning(shape, 1, 8, few ? 128 : 256)
                        : key_first_tuning(shape, 1, 32, 32);
@@ -115,7 +124,8 @@ Tuning key_first_decode(const Problem& problem, const device::Device& device) {
 Tuning default_tuning(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
   if (const std::optional<Tuning> tuning = decode_tuning(problem, device)) return *tuning;
-  const bool decodes = mean_length(problem) <= kFewTokens;
+  const bool many = shape.state_value_first && has_many_heads(problem, device);
+  const bool decodes = mean_length(problem) <= (many ? kFewTokensOfMany : kFewTokens);
   const int stages = decodes ? 1 : 2;
   if (!shape.state_value_first) {
     // Stores on the way, or a second stage of tokens, take registers.
@@ -214,7 +224,10 @@ Result<compose::Recipe> compose(const Problem& problem, const device::Device& de
   recipe.tuning = values;
   recipe.stages.push_back(step_stage(problem, device, tuning, geometry, one_a_block));
   recipe.stages.back().name = "step";
-  recipe.stages.back().prelude = compose::prelude(shape, values);
+  tunable::Values specialised = values;
+  const bool more_than_one = problem.max_tokens > problem.max_sequences;  // token a sequence
+  if (tuning.stages == 1 && more_than_one) specialised.emplace_back("ahead", 1);
+  recipe.stages.back().prelude = compose::prelude(shape, specialised);
   return recipe;
 }
 

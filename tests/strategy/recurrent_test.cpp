@@ -231,6 +231,41 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
   CHECK(threads("T=64 N=64 H=32 V=16") == 64);  // one block would be half empty
 }
 
+// The bug: from nine tokens a sequence on blocks had two stages of tokens and half the columns,
+// however many heads hid what one stage waits for: 64 sequences of nine, 32 heads, 161 us for 111
+// (an H200).
+TEST_CASE("a few tokens of many heads go by one stage", "[strategy]") {
+  const device::Device device = device_of("h200");
+  const auto stages = [&](const char* words) {
+    return tuning_of(recurrent.defaults(test::problem_in_words(words), device)).stages;
+  };
+  CHECK(stages("T=512 N=64 H=32 h0=1 ht=1") == 1);
+  CHECK(stages("T=576 N=64 H=32 h0=1 ht=1") == 1);
+  CHECK(stages("T=768 N=64 H=32 h0=1 ht=1") == 1);
+  CHECK(stages("T=832 N=64 H=32 h0=1 ht=1") == 2);
+  CHECK(stages("T=32 N=4 H=32 h0=1 ht=1") == 1);
+  CHECK(stages("T=36 N=4 H=32 h0=1 ht=1") == 2);
+  CHECK(stages("T=576 N=64 H=32 layout=key_first h0=1 ht=1") == 2);  // not measured there
+}
+
+TEST_CASE("recurrent looks ahead where there is more than a token, and nothing else hides its load",
+          "[strategy]") {
+  const device::Device device = device_of("h200");
+  const auto prelude = [&](const char* words, const char* tuning = "") {
+    const Problem problem = test::problem_in_words(words);
+    const auto values =
+        tunable::parse(tuning, recurrent.space(), recurrent.defaults(problem, device));
+    REQUIRE(values);
+    const auto recipe = recurrent.compose(problem, device, *values);
+    REQUIRE(recipe);
+    return recipe->stages.at(0).prelude;
+  };
+  CHECK_THAT(prelude("T=384 N=64 H=32 h0=1 ht=1 committed=1"), test::contains(".ahead = 1"));
+  CHECK_THAT(prelude("T=65 N=64 H=32 h0=1 varlen=1"), test::contains(".ahead = 1"));
+  CHECK_THAT(prelude("T=64 N=64 H=32 h0=1"), !test::contains(".ahead"));
+  CHECK_THAT(prelude("T=384 N=64 H=32 h0=1", "stages=2"), !test::contains(".ahead"));
+}
+
 TEST_CASE("recurrent refuses tunings that cannot serve, saying why", "[strategy]") {
   const device::Device device = device_of("h200");
   const auto refusal = [&](const char* words, const char* tuning) {

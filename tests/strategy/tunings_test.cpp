@@ -51,6 +51,18 @@ std::vector<Variant> others() {
   return out;
 }
 
+// By one token's stage and by two, sums of every number of columns over every number of lanes.
+std::vector<Variant> lanes_and_columns() {
+  std::vector<Variant> out;
+  for (const int stages : {1, 2})
+    for (const int lanes : {4, 8, 16, 32})
+      for (const int columns : {1, 2, 4, 8})
+        out.push_back({"recurrent", "threads=128 lanes=" + std::to_string(lanes) +
+                                        " columns=" + std::to_string(columns) +
+                                        " stages=" + std::to_string(stages)});
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("every chunk by every size, on the device", "[gpu]") {
@@ -68,6 +80,13 @@ TEST_CASE("every chunk by every size composes") {
 
 TEST_CASE("every tuning that composes is right, on the device", "[gpu]") {
   check_on_device("other tunings", one_size(), others());
+}
+
+TEST_CASE("sums over any lanes and of any columns, on the device", "[gpu]") {
+  const auto by = [](const char* words) { return trial(words, {9, 0, 1, 5, 4}); };
+  check_on_device("lanes and columns",
+                  {by("K=64 V=60 HV=2 varlen=1 state=f32"), by("K=100 V=128 varlen=1 state=bf16")},
+                  lanes_and_columns());
 }
 
 TEST_CASE("the forced tunings are tunings that there are") {

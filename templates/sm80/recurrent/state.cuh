@@ -12,6 +12,7 @@
 #include "base/element.cuh"
 #include "base/types.cuh"
 #include "ptx/streaming.cuh"
+#include "sm80/recurrent/shares.cuh"
 
 namespace kda::recurrent {
 
@@ -39,6 +40,14 @@ struct State {
   static constexpr int channels = geometry.lane_channels;
   static constexpr int columns = tune.columns;
   static constexpr int units = channels * columns / unit;
+  // Whether each lane ends with a share of its columns' sums, or with all of them.  Two columns of
+  // one token gain nothing (64 sequences of 32 heads 68.7 us for 68.3); with draft_states the one
+  // thing more that is held spills.
+  static constexpr bool shares =
+      key_warps == 1 && (columns != 2 || tune.stages == 2) && !shape.draft_states;
+  static constexpr int neighbour = value_first ? 1 : groups;  // lanes to the group's next
+  using Shares = recurrent::Shares<2 * columns, warp_lanes, neighbour>;
+  static constexpr int outputs = shares ? Shares::own : columns;
   static_assert(columns % geometry.column_run == 0, "[K, V] needs whole 16-byte units of columns");
   static_assert(tune.threads / 32 % key_warps == 0,
                 "a column's lanes are whole warps of the block");
@@ -173,14 +182,14 @@ struct State {
     now.store(data);
   }
 
-  // One token: decays S, writes beta k (v - S^T k)^T and reads o = S^T q, into every lane of the
-  // group.  Both sums are over the decayed S, at once: after the write, S^T q has grown by (k . q)
-  // times what was written.
+  // One token: decays S, writes beta k (v - S^T k)^T and reads o = S^T q, as output.cuh wants it.
+  // Both sums are over the decayed S, at once: after the write, S^T q has grown by (k . q) times
+  // what was written.
   template <class Stage>
-  KDA_DEVICE void step(float (&o)[columns], const Stage& stage, int t, Sums<shape, tune>& sums) {
-    float predicted[columns] = {};
+  KDA_DEVICE void step(float (&o)[outputs], const Stage& stage, int t, Sums<shape, tune>& sums) {
+    float sum[2 * columns];  // S^T k, then S^T q
 #pragma unroll
-    for (int r = 0; r < columns; ++r) o[r] = 0.0F;
+    for (float& x : sum) x = 0.0F;
 #pragma unroll
     for (int j = 0; j < channels; j += 4) {
       const Four decay(&stage.decay[t][channel(j)]);
@@ -191,26 +200,16 @@ struct State {
 #pragma unroll
         for (int r = 0; r < columns; ++r) {
           s[r][j + i] *= decay.x[i];
-          predicted[r] += s[r][j + i] * k.x[i];
-          o[r] += s[r][j + i] * q.x[i];
+          sum[r] += s[r][j + i] * k.x[i];
+          sum[columns + r] += s[r][j + i] * q.x[i];
         }
       }
     }
-    constexpr int neighbour = value_first ? 1 : groups;
-#pragma unroll
-    for (int step = neighbour; step < neighbour * warp_lanes; step *= 2) {
-#pragma unroll
-      for (int r = 0; r < columns; ++r) {
-        predicted[r] += __shfl_xor_sync(0xffffffffU, predicted[r], step);
-        o[r] += __shfl_xor_sync(0xffffffffU, o[r], step);
-      }
-    }
-    if constexpr (key_warps > 1) add_warps(predicted, o, sums.part[t % 2]);
     float write[columns];
-#pragma unroll
-    for (int r = 0; r < columns; ++r) {
-      write[r] = stage.beta[t] * (stage.v[t][column(r)] - predicted[r]);
-      o[r] += stage.qk[t] * write[r];
+    if constexpr (shares) {
+      add_shares(o, write, sum, stage, t);
+    } else {
+      add_all(o, write, sum, stage, t, sums);
     }
 #pragma unroll
     for (int j = 0; j < channels; j += 4) {
@@ -223,6 +222,11 @@ struct State {
     }
   }
 
+  // By shares: the first of its columns of which a lane has something, and whether that is an
+  // output, of which no other lane of the group tells.
+  KDA_DEVICE int first_own() const { return Shares::first(part) % columns; }
+  KDA_DEVICE bool tells() const { return part >= lanes / 2 && part % Shares::sharers == 0; }
+
  private:
   // Four neighbouring floats of shared memory.
   struct Four {
@@ -233,9 +237,45 @@ struct State {
     }
   };
 
+  // Each lane's sums, given those over its channels; what all columns write; o.
+  template <class Stage>
+  KDA_DEVICE void add_all(float (&o)[columns], float (&write)[columns], float (&sum)[2 * columns],
+                          const Stage& stage, int t, Sums<shape, tune>& sums) const {
+#pragma unroll
+    for (int step = neighbour; step < neighbour * warp_lanes; step *= 2) {
+#pragma unroll
+      for (int r = 0; r < columns; ++r) {
+        sum[r] += __shfl_xor_sync(0xffffffffU, sum[r], step);
+        sum[columns + r] += __shfl_xor_sync(0xffffffffU, sum[columns + r], step);
+      }
+    }
+    if constexpr (key_warps > 1) add_warps(sum, sums.part[t % 2]);
+#pragma unroll
+    for (int r = 0; r < columns; ++r) {
+      write[r] = stage.beta[t] * (stage.v[t][column(r)] - sum[r]);
+      o[r] = sum[columns + r] + stage.qk[t] * write[r];
+    }
+  }
+
+  // The same by shares: lanes that have sums S^T k find what is written, the others, which have
+  // S^T q of the same columns, o.
+  template <class Stage>
+  KDA_DEVICE void add_shares(float (&o)[Shares::own], float (&write)[columns],
+                             float (&sum)[2 * columns], const Stage& stage, int t) const {
+    Shares::add(sum, part);
+    float own[Shares::own];
+#pragma unroll
+    for (int i = 0; i < Shares::own; ++i) {
+      own[i] = stage.beta[t] * (stage.v[t][column(first_own() + i)] - sum[i]);
+      o[i] = sum[i] + stage.qk[t] * Shares::other_half(own[i]);
+    }
+#pragma unroll
+    for (int r = 0; r < columns; ++r) write[r] = Shares::from(own, r);
+  }
+
   // The sums of all warps that share these columns, in place of this one's.
   template <class Parts>
-  KDA_DEVICE void add_warps(float (&predicted)[columns], float (&o)[columns], Parts& parts) const {
+  KDA_DEVICE void add_warps(float (&sum)[2 * columns], Parts& parts) const {
     static_assert(geometry.column_run % 4 == 0, "[K, V] keeps whole units of columns");
     if (part % warp_lanes == 0) {
       auto& own = parts[part / warp_lanes];
@@ -243,8 +283,9 @@ struct State {
       for (int r = 0; r < columns; r += 4) {
         const int at = column(r);
         *reinterpret_cast<float4*>(own.predicted + at) =
-            make_float4(predicted[r], predicted[r + 1], predicted[r + 2], predicted[r + 3]);
-        *reinterpret_cast<float4*>(own.o + at) = make_float4(o[r], o[r + 1], o[r + 2], o[r + 3]);
+            make_float4(sum[r], sum[r + 1], sum[r + 2], sum[r + 3]);
+        const float* const o = sum + columns + r;
+        *reinterpret_cast<float4*>(own.o + at) = make_float4(o[0], o[1], o[2], o[3]);
       }
     }
     __syncthreads();
@@ -257,8 +298,9 @@ struct State {
         const Four q(parts[warp].o + at);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          predicted[r + i] = warp == 0 ? p.x[i] : predicted[r + i] + p.x[i];
-          o[r + i] = warp == 0 ? q.x[i] : o[r + i] + q.x[i];
+          float& o = sum[columns + r + i];
+          sum[r + i] = warp == 0 ? p.x[i] : sum[r + i] + p.x[i];
+          o = warp == 0 ? q.x[i] : o + q.x[i];
         }
       }
     }

@@ -84,6 +84,12 @@ KDA_DEVICE void serve(const Args& args, Stage* stages, Sums& sums, State& state,
     state.fetch(initial, slots.start(args.out, args.in, head), slots.has_start());
   }
   tokens.load_gate(head);
+  if constexpr (given.ahead != 0) {
+    for (int t = warp; t < geometry.tokens && geometry.tokens + t < length;
+         t += tune.threads / 32) {
+      tokens.prefetch(geometry.tokens + t);
+    }
+  }
 
   // Stage `buffer` holds tokens first ..., once the block has met.
   const auto fill = [&](Stage& stage, i64 first) {
@@ -128,7 +134,7 @@ KDA_DEVICE void serve(const Args& args, Stage* stages, Sums& sums, State& state,
           state.store_rarely(Slots<shape>::at(args.out, args.in, slots.own, head));
         }
       }
-      float o[State::columns];
+      float o[State::outputs];
       state.step(o, stage, t, sums);
       recurrent::write_output<shape>(o_row, state, o);
       o_row += args.out.o.token;

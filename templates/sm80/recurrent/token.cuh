@@ -8,6 +8,7 @@
 #include "base/tensor.cuh"
 #include "base/types.cuh"
 #include "base/varlen.cuh"
+#include "ptx/flag.cuh"
 #include "step/gate.cuh"
 #include "step/normalize.cuh"
 
@@ -118,6 +119,28 @@ struct Tokens {
     raw.beta =
         static_cast<const storage<shape.beta_type>*>(in.beta.data)[beta + token * in.beta.token];
     if constexpr (shape.draft_states) raw.slot = Slots<shape>::kept(pool, pool.indices, n, token);
+  }
+
+  // Starts bringing a token to the L2; a warp, a line of 128 bytes a lane.
+  KDA_DEVICE void prefetch(i64 token) const {
+    constexpr int tensors = 4;
+    constexpr int lines = 32 / tensors;  // up to 256 channels of f32
+    const int line = lane % lines * 128;
+    const auto bring = [&](const abi::Tensor& tensor, i64 row, int width, int element_bytes) {
+      const char* from = static_cast<const char*>(tensor.data) + row * element_bytes;
+      if (line < width * element_bytes) ptx::prefetch(from + line);
+    };
+    constexpr int bytes = abi::bytes_of(shape.qkv_type);
+    const int which = lane / lines;
+    if (which == 0) bring(in.q, q + token * in.q.token, shape.key_dim, bytes);
+    if (which == 1) bring(in.k, k + token * in.k.token, shape.key_dim, bytes);
+    if (which == 2) {
+      bring(in.g, g + token * in.g.token, shape.key_dim, abi::bytes_of(shape.gate_type));
+    }
+    if (which == 3) {
+      const int columns = smaller(geometry.block_columns, shape.value_dim - block_column);
+      bring(in.v, v + token * in.v.token + block_column, columns, bytes);
+    }
   }
 
   // Row t of the stage, by one warp.

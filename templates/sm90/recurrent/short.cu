@@ -213,7 +213,7 @@ KDA_DEVICE void serve(const Args& args, const Part& part, const Rings& rings, co
 #pragma unroll 1
     for (int t = 0; t < item.length; ++t, ++token) {
       Rings::wait_filled(rings.made, token, Rings::tokens);
-      float o[State::columns];
+      float o[State::outputs];
       state.step(o, stage, token % Rings::tokens, sums);
       Rings::tell(rings.used, token, Rings::tokens);
       recurrent::write_output<shape>(o_row, state, o);

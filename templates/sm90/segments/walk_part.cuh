@@ -83,7 +83,7 @@ struct Part {
 };
 
 // Shared address of how many chunks consumers of the identity leave, 0 while they go on; set before
-// they give the last one's slot back.
+// they give the last one's slot back.  Who looks while it is set may read either, and is right.
 KDA_DEVICE u32 stop_of(const Chain::Ring& ring) { return ring.barriers + 2 * Chain::stages * 8; }
 
 }  // namespace kda
