@@ -6,10 +6,11 @@
 COMMIT is one by whose templates the records were measured, or carried to.  Of a file that has
 records of several templates those of DIGEST are carried, and the others stay.
 
-Records count only for the templates that they were measured with.  Where the kernels which a record
-names, its winner's, its default's and each strategy's best, are the same machine code from the
-templates of COMMIT and from the tree's, it gets the digest of the tree's (kda-tune doctor says it);
-where one differs it stays another build's, which plans say of it, and is named: then measure anew
+Records count only for the templates that they were measured with.  Where the kernels of a record's
+winner and default are the same machine code from the templates of COMMIT and from the tree's, it
+gets the digest of the tree's (kda-tune doctor says it), without those strategies of which others
+than the winner changed: what it tells of them is no longer so.  Where winner or default differ it
+stays another build's, which plans say of it, and is named: then measure anew
 (tools/tuning_results.sh).  What the host does around them (grids, stages, workspace) is not
 compared: look at git diff COMMIT src.
 Of 9.0 devices.  Needs nvcc, nvdisasm (NVDISASM) and a kda-tune of the tree (KDA_BUILD_DIR, ./build).
@@ -43,7 +44,11 @@ def choices(device, record):
     if record["environment"]["capability"] != "9.0":
         sys.exit(f"{device}: only records of 9.0 devices are carried")
     named = [record, record["default"], *record["by_strategy"]]
-    return {(device, record["problem"], each["strategy"], each["tuning"]) for each in named}
+    return {choice(device, record, each) for each in named}
+
+
+def choice(device, record, each):
+    return device, record["problem"], each["strategy"], each["tuning"]
 
 
 def sources(device, problem, strategy, tuning):
@@ -53,13 +58,32 @@ def sources(device, problem, strategy, tuning):
     return re.findall(r'(?:^#define KDA_.*\n)+^#include "sm.*\n', text, re.MULTILINE)
 
 
-def machine_code(source, templates):
+def machine_code(source, templates, or_none=False):
+    """Its digest.  or_none: None where it does not compile, as templates before knew less."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
         (path / "kernel.cu").write_text(source)
-        output("nvcc", "-arch=sm_90a", "-std=c++20", "--expt-relaxed-constexpr", "-I", templates,
-               "--cubin", "-o", path / "cubin", path / "kernel.cu")  # fmt: skip
+        command = ["nvcc", "-arch=sm_90a", "-std=c++20", "--expt-relaxed-constexpr", "-I", templates,
+                   "--cubin", "-o", path / "cubin", path / "kernel.cu"]  # fmt: skip
+        if or_none and subprocess.run(command, capture_output=True).returncode != 0:
+            return None
+        if not or_none:
+            output(*command)
         return hashlib.sha256(output(NVDISASM, "-c", path / "cubin")).hexdigest()
+
+
+def without(text, dropped):
+    """A record's line without those of its strategies, the rest of it to the byte."""
+    opening = '"by_strategy":['
+    at = text.index(opening) + len(opening)
+    kept = []
+    while text[at] != "]":
+        at += text[at] == ","
+        entry, end = json.JSONDecoder().raw_decode(text, at)
+        if (entry["strategy"], entry["tuning"]) not in dropped:
+            kept.append(text[at:end])
+        at = end
+    return text[: text.index(opening) + len(opening)] + ",".join(kept) + text[at:]
 
 
 def carried(text, record, digest):
@@ -92,14 +116,15 @@ def main(commit, *files, of=None):
     ) as pool:
         archive = output("git", "-C", ROOT, "archive", commit, "templates")
         subprocess.run(["tar", "x", "-C", before], input=archive, check=True)
-        each = sorted({choice for found in asked.values() for choice in found})
+        each = sorted({one for found in asked.values() for one in found})
         kernels = dict(zip(each, pool.map(lambda a: sources(*a), each)))
         every = sorted({kernel for found in kernels.values() for kernel in found})
-        for choice, found in kernels.items():
+        for which, found in kernels.items():
             if not found:
-                sys.exit(f"no kernel was found of {choice}: is kda-tune of this tree?")
-        trees = pathlib.Path(before) / "templates", ROOT / "templates"
-        codes = pool.map(lambda k: [machine_code(k, tree) for tree in trees], every)
+                sys.exit(f"no kernel was found of {which}: is kda-tune of this tree?")
+        then = pathlib.Path(before) / "templates"
+        now = ROOT / "templates"
+        codes = pool.map(lambda k: (machine_code(k, then, True), machine_code(k, now)), every)
         changed = {k for k, (then, now) in zip(every, codes) if then != now}
     print(f"{len(every)} kernels, {len(changed)} of them changed since {commit}")
     doctor = subprocess.run([TUNE, "doctor", "-o", "json"], capture_output=True).stdout  # may complain
@@ -111,10 +136,12 @@ def main(commit, *files, of=None):
                 continue
             record = records[path][i]
             others = {c for c in asked[path, i] if changed & set(kernels[c])}
-            if others:
+            if others & {choice(pathlib.Path(path).stem, record, e) for e in (record, record["default"])}:
                 print(f"not {record['problem']}: changed are", *sorted({c[2] for c in others}))
                 continue
-            rows[i] = carried(line, record, digest)
+            if others:
+                print(f"{record['problem']}: without", *sorted({c[2] for c in others}))
+            rows[i] = carried(without(line, {c[2:] for c in others}), record, digest)
             count += 1
         pathlib.Path(path).write_text("".join(rows))
         print(f"{count} of {len(rows)} records of {path} are of templates {digest} now")

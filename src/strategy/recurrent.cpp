@@ -29,10 +29,10 @@ constexpr int kMaxElements = 128;
 
 // A sequence of so few is decoded: nothing is gained by fetching tokens ahead.  Nor of a few more
 // where a multiprocessor has eight heads or more, as others' blocks hide what one waits for: 2048
-// heads of 9, 10 and 12 tokens take 111, 116 and 129 us, by two stages 161, 168 and 180 (H200).  8
-// heads of 12 take 15 and 13.
+// heads of 9 and 10 tokens take 111 and 116 us, by two stages 161 and 168 (H200).  128 heads of 12
+// take 15 and 13.
 constexpr double kFewTokens = 8;
-constexpr double kFewTokensOfMany = 12;
+constexpr double kFewTokensOfMany = 10;
 
 bool has_many_heads(const Problem& problem, const device::Device& device) {
   return static_cast<double>(problem.max_sequences) * problem.value_heads >=

@@ -241,8 +241,8 @@ TEST_CASE("a few tokens of many heads go by one stage", "[strategy]") {
   };
   CHECK(stages("T=512 N=64 H=32 h0=1 ht=1") == 1);
   CHECK(stages("T=576 N=64 H=32 h0=1 ht=1") == 1);
-  CHECK(stages("T=768 N=64 H=32 h0=1 ht=1") == 1);
-  CHECK(stages("T=832 N=64 H=32 h0=1 ht=1") == 2);
+  CHECK(stages("T=640 N=64 H=32 h0=1 ht=1") == 1);
+  CHECK(stages("T=704 N=64 H=32 h0=1 ht=1") == 2);
   CHECK(stages("T=32 N=4 H=32 h0=1 ht=1") == 1);
   CHECK(stages("T=36 N=4 H=32 h0=1 ht=1") == 2);
   CHECK(stages("T=576 N=64 H=32 layout=key_first h0=1 ht=1") == 2);  // not measured there

@@ -25,17 +25,22 @@ class Kernels(unittest.TestCase):
                 for each in asked:
                     self.assertTrue(carry_records.sources(*each))
 
-    # A record whose kernels changed stays as it was beside those that are carried.
+    # A record whose winner's kernels changed stays as it was beside those that are carried; one that
+    # tells of another strategy whose kernels changed, or which COMMIT did not know, is carried without.
     def test_what_changed_stays_another_builds(self):
         rows = [
             {"problem": name, "strategy": name, "tuning": "", "default": {"strategy": name, "tuning": ""},
-             "by_strategy": [], "environment": {"capability": "9.0", "templates": digest * 32}}
-            for name, digest in (("same", "0"), ("other", "0"), ("same", "1"))
+             "by_strategy": [{"strategy": s, "tuning": "", "median": 1.50} for s in strategies],
+             "environment": {"capability": "9.0", "templates": digest * 32}}
+            for name, digest, strategies in (("same", "0", ()), ("other", "0", ("other", "same")),
+                                             ("same", "1", ()), ("same", "0", ("new", "same", "other")))
         ]  # fmt: skip
-        code = {"same": {"then": "a", "now": "a"}, "other": {"then": "a", "now": "b"}}
+        code = {"same": ("a", "a"), "other": ("a", "b"), "new": (None, "c")}
 
-        def machine_code(kernel, templates):
-            return code[kernel]["now" if templates.parent == carry_records.ROOT else "then"]
+        def machine_code(kernel, templates, or_none=False):
+            now = templates.parent == carry_records.ROOT
+            self.assertNotEqual(now, or_none)
+            return code[kernel][now]
 
         said = io.StringIO()
         with (
@@ -54,12 +59,15 @@ class Kernels(unittest.TestCase):
             with self.assertRaises(SystemExit) as refused:  # of which of the two is HEAD?
                 carry_records.main("HEAD", str(path))
             carry_records.main("HEAD", str(path), of="0" * 32)
-            now = [json.loads(line)["environment"]["templates"] for line in path.read_text().split()]
-        self.assertEqual(now, ["f" * 32, "0" * 32, "1" * 32])
+            now = [json.loads(line) for line in path.read_text().split()]
+        self.assertEqual([r["environment"]["templates"][0] for r in now], ["f", "0", "1", "f"])
+        self.assertEqual(now[1], rows[1])
+        self.assertEqual(now[3]["by_strategy"], rows[3]["by_strategy"][1:2])
         self.assertIn("--of", str(refused.exception))
-        self.assertIn("2 kernels, 1 of them changed", said.getvalue())
+        self.assertIn("3 kernels, 2 of them changed", said.getvalue())
         self.assertIn("not other: changed are other", said.getvalue())
-        self.assertIn("1 of 3 records", said.getvalue())
+        self.assertIn("same: without new other", said.getvalue())
+        self.assertIn("2 of 4 records", said.getvalue())
 
 
 if __name__ == "__main__":

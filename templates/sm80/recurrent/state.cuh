@@ -28,7 +28,8 @@ struct Sums {
   Part part[2][geometry.key_warps];
 };
 
-template <abi::Shape shape, abi::recurrent::Tuning tune>
+// may_share: whether sums may end in shares.
+template <abi::Shape shape, abi::recurrent::Tuning tune, bool may_share = true>
 struct State {
   static constexpr abi::recurrent::Geometry geometry = abi::recurrent::geometry_of(shape, tune);
   static constexpr bool value_first = shape.state_value_first;
@@ -44,7 +45,7 @@ struct State {
   // one token gain nothing (64 sequences of 32 heads 68.7 us for 68.3); with draft_states the one
   // thing more that is held spills.
   static constexpr bool shares =
-      key_warps == 1 && (columns != 2 || tune.stages == 2) && !shape.draft_states;
+      may_share && key_warps == 1 && (columns != 2 || tune.stages == 2) && !shape.draft_states;
   static constexpr int neighbour = value_first ? 1 : groups;  // lanes to the group's next
   using Shares = recurrent::Shares<2 * columns, warp_lanes, neighbour>;
   static constexpr int outputs = shares ? Shares::own : columns;
