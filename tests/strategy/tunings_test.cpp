@@ -51,6 +51,11 @@ std::vector<Variant> others() {
   return out;
 }
 
+std::vector<Trial> several_tokens() {
+  const auto by = [](const char* words) { return trial(words, {9, 0, 1, 5, 4}); };
+  return {by("K=64 V=60 HV=2 varlen=1 state=f32"), by("K=100 V=128 varlen=1 state=bf16")};
+}
+
 // By one token's stage and by two, sums of every number of columns over every number of lanes.
 std::vector<Variant> lanes_and_columns() {
   std::vector<Variant> out;
@@ -83,10 +88,15 @@ TEST_CASE("every tuning that composes is right, on the device", "[gpu]") {
 }
 
 TEST_CASE("sums over any lanes and of any columns, on the device", "[gpu]") {
-  const auto by = [](const char* words) { return trial(words, {9, 0, 1, 5, 4}); };
-  check_on_device("lanes and columns",
-                  {by("K=64 V=60 HV=2 varlen=1 state=f32"), by("K=100 V=128 varlen=1 state=bf16")},
-                  lanes_and_columns());
+  check_on_device("lanes and columns", several_tokens(), lanes_and_columns());
+}
+
+TEST_CASE("tunings of any lanes and columns compose") {
+  // All but two, by which a thread would keep eight columns of a quarter of 100 channels.
+  const Tally tally =
+      compose_only("lanes and columns", several_tokens(), "sm_90a", lanes_and_columns());
+  CHECK(tally.failed == 0);
+  CHECK(tally.passed == 62);
 }
 
 TEST_CASE("the forced tunings are tunings that there are") {
