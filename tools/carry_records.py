@@ -8,11 +8,10 @@ records of several templates those of DIGEST are carried, and the others stay.
 
 Records count only for the templates that they were measured with.  Where the kernels of a record's
 winner and default are the same machine code from the templates of COMMIT and from the tree's, it
-gets the digest of the tree's (kda-tune doctor says it), without those strategies of which others
-than the winner changed: what it tells of them is no longer so.  Where winner or default differ it
-stays another build's, which plans say of it, and is named: then measure anew
-(tools/tuning_results.sh).  What the host does around them (grids, stages, workspace) is not
-compared: look at git diff COMMIT src.
+gets the digest of the tree's (kda-tune doctor says it), and loses what it tells of other strategies
+whose kernels changed.  Where winner or default differ it stays another build's, which plans say of
+it, and is named: then measure anew (tools/tuning_results.sh).  What the host does around them
+(grids, stages, workspace) is not compared: look at git diff COMMIT src.
 Of 9.0 devices.  Needs nvcc, nvdisasm (NVDISASM) and a kda-tune of the tree (KDA_BUILD_DIR, ./build).
 """
 

@@ -29,8 +29,8 @@ constexpr int kMaxElements = 128;
 
 // A sequence of so few is decoded: nothing is gained by fetching tokens ahead.  Nor of a few more
 // where a multiprocessor has eight heads or more, as others' blocks hide what one waits for: 2048
-// heads of 9 and 10 tokens take 111 and 116 us, by two stages 161 and 168 (H200).  128 heads of 12
-// take 15 and 13.
+// heads of 9 and 10 tokens took 111 and 116 us, by two stages 161 and 168 (H200; of a form shortly
+// before, tools/results/log/recurrent.md).  128 heads of 12 took 15 and 13.
 constexpr double kFewTokens = 8;
 constexpr double kFewTokensOfMany = 10;
 

@@ -232,8 +232,8 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
 }
 
 // The bug: from nine tokens a sequence on blocks had two stages of tokens and half the columns,
-// however many heads hid what one stage waits for: 64 sequences of nine, 32 heads, 161 us for 111
-// (an H200).
+// however many heads hid what one stage waits for: 64 sequences of nine, 32 heads, took 161 us
+// where one stage took 111 (an H200, of a form shortly before).
 TEST_CASE("a few tokens of many heads go by one stage", "[strategy]") {
   const device::Device device = device_of("h200");
   const auto stages = [&](const char* words) {
