@@ -19,8 +19,8 @@ namespace kda::launch {
 // Not for two threads at once, nor two of them made from one CUgraph: the driver locks neither.
 class KeptGraph {
  public:
-  // unit_steps in a pool: keep, both ways by segments, look, and two again.
-  static constexpr std::size_t kMostKernels = 10;
+  // unit_steps in a pool: keep, both ways by segments that may go again, look, and two.
+  static constexpr std::size_t kMostKernels = 14;
 
   struct Kernel {
     Module module;

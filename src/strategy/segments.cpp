@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 
 #include "abi/factors.h"
 #include "abi/segments.h"
@@ -59,6 +60,13 @@ Status applicable(const Problem& problem, const device::Device& device) {
 }
 
 tunable::Space space() { return tunable::space_of(abi::segments::tunables); }
+
+// Whether T may be given up before it is nothing.  Of random keys and betas around a half that is
+// 2,000 to 4,000 tokens after a segment's begin where gates hardly decay, so it is for long ones.
+constexpr int kLongSegment = 128;  // chunks
+bool gives_up(const Problem& problem, const Tuning& tuning) {
+  return tuning.segment >= kLongSegment && abi::segments::never_grows(problem::shape_of(problem));
+}
 
 // What the cost model counts.
 struct Counts {
@@ -118,7 +126,8 @@ bool keeps_checkpoints(const Problem& problem, const Tuning& tuning) {
   return problem.checkpoint_tokens % (tuning.chunk * tuning.segment) == 0;
 }
 
-// With gates that keep every transition alive (measured on an H200).
+// With gates and keys that keep every transition alive to its end, as nobody knows when it may be
+// given up (measured on an H200).
 double estimate_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   if (!keeps_checkpoints(problem, tuning)) return std::numeric_limits<double>::infinity();
   if (is_mixed(problem)) {
@@ -204,6 +213,12 @@ class SegmentSlices {
     queries_ =
         workspace.take(heads_of(tuning.chunk) *
                        static_cast<std::size_t>(abi::segments::query_bytes(shape, tuning.chunk)));
+    if (!gives_up(problem, tuning)) return;
+    const int looks = tuning.segment / abi::segments::chunks_a_look;
+    looks_ = workspace.take(each(2 * static_cast<int>(sizeof(int))));
+    lengths_ = workspace.take(
+        each(abi::segments::value_tiles(shape) * looks * 64 * static_cast<int>(sizeof(float))));
+    unsure_ = workspace.take(sizeof(unsigned));
   }
 
   abi::segments::Segments at(std::byte* workspace) const {
@@ -217,10 +232,19 @@ class SegmentSlices {
         .chunks = chunks_,
     };
   }
+  abi::segments::GivenUp given_up(std::byte* workspace, bool again) const {
+    return {
+        .looks = reinterpret_cast<int*>(workspace + looks_),
+        .lengths = reinterpret_cast<float*>(workspace + lengths_),
+        .unsure = reinterpret_cast<unsigned*>(workspace + unsure_),
+        .again = again,
+    };
+  }
 
  private:
   int chunks_;
   std::size_t states_, transition_, transition_rest_, known_, finite_, queries_;
+  std::size_t looks_ = 0, lengths_ = 0, unsure_ = 0;
 };
 
 std::int64_t segment_slots(std::int64_t tokens, std::int64_t sequences, const Tuning& tuning) {
@@ -285,22 +309,24 @@ class Stages {
         factors_(factors),
         segments_(segments) {}
 
-  compose::Stage walk() const {
+  // again: where the first ones gave up too much of T (abi::segments::GivenUp).
+  compose::Stage walk(bool again = false) const {
     const abi::chunk_wgmma::Tuning chain = abi::segments::chain_of(tuning_);
-    compose::Stage stage = named("walk");
-    stage.prelude = compose::prelude(shape_, {{"chunk", chain.chunk},
-                                              {"warpgroups", chain.warpgroups},
-                                              {"load_stages", chain.load_stages}});
+    compose::Stage stage = named("walk", again);
+    stage.prelude = prelude({{"chunk", chain.chunk},
+                             {"warpgroups", chain.warpgroups},
+                             {"load_stages", chain.load_stages}});
     stage.threads = static_cast<unsigned>(
         abi::chunk_wgmma::chain_threads(abi::segments::in_chains(shape_), chain));
     stage.shared_bytes = static_cast<std::size_t>(abi::segments::walk_shared_bytes(shape_, chain));
-    stage.bind = [*this](const Run& run, Launch& launch) {
+    stage.bind = [*this, again](const Run& run, Launch& launch) {
       const Forward& forward = run.forward;
+      if (again && !may_cut(forward)) return;
       launch.grid[0] =
           static_cast<unsigned>(segment_slots(forward.tokens, forward.sequences, tuning_)) *
           heads() * static_cast<unsigned>(abi::segments::units(shape_, tuning_.warpgroups));
       using abi::segments::Args;
-      Args bound = args(run);
+      Args bound = args(run, again);
       const std::optional<RowBoxes> rows =
           abi::chunk_wgmma::maps_rows(shape_, abi::segments::chain_of(tuning_))
               ? boxes_of_rows(problem_, bound.chain.in, bound.chain.out, tuning_.chunk)
@@ -315,15 +341,15 @@ class Stages {
     return stage;
   }
 
-  compose::Stage correct() const {
-    compose::Stage stage = named("correct");
-    stage.prelude = compose::prelude(shape_, {{"chunk", tuning_.chunk}});
+  compose::Stage correct(bool again = false) const {
+    compose::Stage stage = named("correct", again);
+    stage.prelude = prelude({{"chunk", tuning_.chunk}});
     stage.threads = 128 + 3 * 32;
     stage.shared_bytes =
         static_cast<std::size_t>(abi::segments::correct_shared_bytes(shape_, tuning_.chunk));
-    stage.bind = [*this](const Run& run, Launch& launch) {
+    stage.bind = [*this, again](const Run& run, Launch& launch) {
       const unsigned parts = may_cut(run.forward) ? parts_of(run.forward) : 0;
-      abi::segments::Args bound = args(run);
+      abi::segments::Args bound = args(run, again);
       bound.segments.parts = static_cast<int>(parts);
       launch.grid[0] = lines(run.forward) * parts;
       launch.set(bound);
@@ -332,13 +358,18 @@ class Stages {
   }
 
  private:
-  compose::Stage named(const char* name) const {
+  compose::Stage named(const char* name, bool again) const {
     compose::Stage stage;
-    stage.name = name;
+    stage.name = fmt::format("{}{}", name, again ? "_again" : "");
     stage.file = fmt::format("segments/{}.cu", name);
     stage.entry = fmt::format("kda_segments_{}", name);
     stage.overlaps_previous = true;
     return stage;
+  }
+
+  std::string prelude(tunable::Values tuning) const {
+    if (gives_up(problem_, tuning_)) tuning.push_back({"gives_up", 1});
+    return compose::prelude(shape_, tuning);
   }
 
   unsigned heads() const { return static_cast<unsigned>(problem_.value_heads); }
@@ -360,13 +391,15 @@ class Stages {
     return longest > std::int64_t{tuning_.segment} * tuning_.chunk;
   }
 
-  abi::segments::Args args(const Run& run) const {
-    return {
+  abi::segments::Args args(const Run& run, bool again) const {
+    abi::segments::Args args{
         .chain = {.in = problem::inputs_of(problem_, run.forward),
                   .out = problem::outputs_of(problem_, run.forward),
                   .factors = factors_.at(run)},
         .segments = segments_.at(run.workspace),
     };
+    if (gives_up(problem_, tuning_)) args.given_up = segments_.given_up(run.workspace, again);
+    return args;
   }
 
   Problem problem_;
@@ -395,6 +428,10 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
       hopper_prepare_stage(problem, device, prepare, factors, walks(problem, tuning)));
   recipe.stages.push_back(stages.walk());
   recipe.stages.push_back(stages.correct());
+  if (gives_up(problem, tuning)) {
+    recipe.stages.push_back(stages.walk(true));
+    recipe.stages.push_back(stages.correct(true));
+  }
   return recipe;
 }
 

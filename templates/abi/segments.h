@@ -43,9 +43,21 @@ constexpr bool segments_are_powers_of_two() {
 }
 static_assert(segments_are_powers_of_two());
 
-// What the walk stage is specialised on.
+// What the walk stage's chains are.
 constexpr chunk_wgmma::Tuning chain_of(const Tuning& tuning) {
   return {tuning.chunk, tuning.prepare_threads, tuning.warpgroups, tuning.load_stages};
+}
+
+// What the walk and the correct stage are specialised on, the latter of `chunk` and `gives_up`.
+struct KernelTuning {
+  int chunk = 32;
+  int warpgroups = 1;
+  int load_stages = 4;
+  int gives_up = 0;  // 1: T may be given up early (GivenUp)
+};
+constexpr chunk_wgmma::Tuning chain_of(const KernelTuning& tuning) {
+  return {
+      .chunk = tuning.chunk, .warpgroups = tuning.warpgroups, .load_stages = tuning.load_stages};
 }
 
 // What chains of the walk stage are told of a problem: checkpoints lie between segments.
@@ -124,10 +136,35 @@ struct Segments {
   int parts = 1;            // blocks that share a (sequence, value head, tile) in the correct stage
 };
 
+// Giving T up early: at every so many chunks, counted from a segment's end, the walk gives up 64
+// columns of T whose Frobenius norm is below `small`, and notes how long S_local's columns are. The
+// correct stage, which knows S_begin, looks whether what those columns make of it is at most
+// `most_lost` of S_local then, each V column for itself.  Where one is longer both stages go again,
+// and give nothing up before it is nothing.
+constexpr int chunks_a_look = 16;
+constexpr float small = 0x1p-10F;
+constexpr float most_lost = 0x1p-11F;
+
+// Whether what is given up would never have grown: keys of length 1, steps of at most 2.
+constexpr bool never_grows(const Shape& shape) {
+  return (shape.l2norm_qk || shape.qk_normalized) &&
+         (shape.beta_is_logit || shape.beta_at_most_one);
+}
+
+struct GivenUp {
+  int* looks = nullptr;  // [slots, HV, 2] at which those columns of T were given up; -1: at none
+  // [slots, HV, value_tiles, chunks a segment / chunks_a_look, 64] squared lengths of S_local's
+  // columns.
+  float* lengths = nullptr;
+  unsigned* unsure = nullptr;  // not 0 where more would be lost than may be
+  bool again = false;          // the kernel is at work where that is so
+};
+
 struct Args {
   chunk::RecurrenceArgs chain;
   Segments segments;
   chunk_wgmma::RowMaps rows;  // of the walk stage
+  GivenUp given_up;           // where kernels give T up early
 };
 
 }  // namespace kda::abi::segments

@@ -94,7 +94,7 @@ TEST_CASE("steps of the delta rule are first taken for at most one", "[strategy]
     CHECK(names.size() <= launch::GraphPool::kMostKernels);
   }
   // None has more than both ways by segments, in a pool.
-  const Problem most = problem_in_words("T=65536 N=2 H=2 varlen=1 beta_logit=0 pool=1 h0=1 ht=1");
+  const Problem most = problem_in_words("T=524288 N=2 H=2 varlen=1 beta_logit=0 pool=1 h0=1 ht=1");
   const auto recipe = unit_steps.compose(most, h200(), {{"by", 4}});
   REQUIRE(recipe);
   CHECK(recipe->stages.size() == launch::GraphPool::kMostKernels);

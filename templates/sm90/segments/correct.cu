@@ -17,6 +17,7 @@
 #include "sm90/segments/checkpoint.cuh"
 #include "sm90/segments/correct_advance.cuh"
 #include "sm90/segments/correct_feed.cuh"
+#include "sm90/segments/correct_lost.cuh"
 #include "sm90/segments/correct_part.cuh"
 #include "sm90/segments/correction.cuh"
 #include "sm90/segments/tiles.cuh"
@@ -165,6 +166,7 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
   for (int index = part.first; index < part.end; ++index) {
     go_to(index);
     if (part.share == 0) keep(index);
+    if (gives_up && part.looks()) look_at_lost(ring, at_step, args, part, index, s);
     const Share share(args, part, Known(args, part, index), index);
     const Nothing nothing(s);
     correct(ring, at_step, here, share, s, nothing);
@@ -196,6 +198,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   if (part.sequence.count > 1) part.take(number, args.segments.parts);
   __syncthreads();
   ptx::wait_for_previous();
+  if (gives_up && args.given_up.again && __ldcg(args.given_up.unsure) == 0) return;
   if (part.sequence.count < 2 || part.is_idle()) return;
   if (shape.state_pool && Slots<shape>(args.chain.out, n).padding) return;
   // The same for a whole warp, and known to be: products may not sit in divergent code.

@@ -50,6 +50,22 @@ class Feed {
     step_.next();
   }
 
+  // T of a segment as it was given up, if it was.
+  KDA_DEVICE void given_up(int index) {
+    if (!Looks(args_, part_, index).exist()) return;
+    ring_.drain(to_);
+    ring_.wait_empty(step_);
+    if (leads()) {
+      const u32 full = ring_.full(step_);
+      ptx::mbarrier_arrive_expecting(full, Image::bytes);
+      ptx::bulk_load(ring_.at(step_),
+                     static_cast<const char*>(args_.segments.transition) +
+                         part_.head_slot(args_, index) * Image::bytes,
+                     Image::bytes, full);
+    }
+    step_.next();
+  }
+
   KDA_DEVICE void queries(int index) {
     const Share share(args_, part_, Known(args_, part_, index), index);
     if (share.own == 0) return;
@@ -96,6 +112,7 @@ KDA_DEVICE void feed(const Ring& ring, const abi::segments::Args& args, const Pa
   for (int index = part.first; index < part.end; ++index) {
     feed.steps(at, index);
     at = index;
+    if (gives_up && part.looks()) feed.given_up(index);
     feed.queries(index);
   }
   if (part.finals) feed.steps(at, part.sequence.count);

@@ -49,9 +49,11 @@ struct Part {
   // Whether it goes a step over the second segment before all else, where nothing is settled.
   KDA_DEVICE bool steps_first() const { return first > 1; }
   KDA_DEVICE bool is_idle() const { return first >= sequence.count && !finals; }
+  // Whether it looks at what is lost of T that was given up; others of the segment need not.
+  KDA_DEVICE bool looks() const { return share == 0; }
 };
 
-// What the walk has left of a segment's T; a whole warp asks.
+// What the walk has left of a segment's T; a whole warp asks.  What it gave up is nothing.
 struct Known {
   int chunks[2] = {};  // of its first chunks so many have a q~, of each 64 channels
   bool alive = false;  // T is not nothing
@@ -65,6 +67,23 @@ struct Known {
       is_alive |= of[i].alive;
     }
     alive = __shfl_sync(0xffffffffU, is_alive, 0) != 0;
+  }
+};
+
+// At which looks the walk gave up 64 columns each of T; a whole warp asks.
+struct Looks {
+  int at[panels];  // -1: at none
+
+  KDA_DEVICE Looks(const abi::segments::Args& args, const Part& part, int index) {
+    const int* of = args.given_up.looks + part.head_slot(args, index) * 2;
+#pragma unroll
+    for (int i = 0; i < panels; ++i) at[i] = __shfl_sync(0xffffffffU, of[i], 0);
+  }
+  KDA_DEVICE bool exist() const {
+    bool exist = false;
+#pragma unroll
+    for (const int look : at) exist |= look >= 0;
+    return exist;
   }
 };
 

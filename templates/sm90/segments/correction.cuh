@@ -23,7 +23,8 @@
 namespace kda {
 
 constexpr abi::Shape shape = KDA_SHAPE;
-constexpr abi::segments::Tuning tune = KDA_TUNING;  // chunk alone
+constexpr abi::segments::KernelTuning tune = KDA_TUNING;
+constexpr bool gives_up = tune.gives_up != 0;
 
 // What move_rows (chunk_wgmma/rows.cuh) wants to know of a ring: here of rows of o, which are
 // corrected where they lie.

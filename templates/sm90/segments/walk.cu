@@ -4,7 +4,7 @@
 // so V columns that start from nothing give o_local and S_local, and the columns of the identity,
 // with v = 0, give q~ and the transition T.  The first segment starts from the initial state and
 // needs neither of these.  A warpgroup has 64 columns.  A unit of two has V columns and K columns,
-// which take as long as each other or, once T has come to nothing, no time at all.
+// which take as long as each other or, once T has come to nothing or is given up, no time at all.
 #include "abi/segments.h"
 #include "base/guard.cuh"
 #include "base/segment.cuh"
@@ -16,6 +16,7 @@
 #include "ptx/special_registers.cuh"
 #include "sm90/chunk_wgmma/consumer.cuh"
 #include "sm90/segments/checkpoint.cuh"
+#include "sm90/segments/looks.cuh"
 #include "sm90/segments/tiles.cuh"
 #include "sm90/segments/walk_feed.cuh"
 #include "sm90/segments/walk_part.cuh"
@@ -54,7 +55,7 @@ KDA_DEVICE void begin_state(Chain::State& state, const abi::segments::Args& args
   }
 }
 
-// left: chunks that the chain did not go, as T had come to nothing.
+// left: chunks that the chain did not go, as T had come to nothing or was given up.
 template <bool identity>
 KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args, const Part& part,
                             int left) {
@@ -62,7 +63,17 @@ KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args
   const bool wanted = shape.final_state || !part.segment.last();
   if constexpr (identity) {
     const int tile = part.key_tile();
-    if (wanted) store_transition(args.segments, head_slot, tile * 64, state, left == 0);
+    bool is_left = left == 0;
+    bool is_wanted = wanted;
+    if constexpr (gives_up) {
+      const bool given_up = left > 0 && is_alive(state.s[0]);
+      if (threadIdx.x % 128 == 0) {
+        args.given_up.looks[head_slot * 2 + tile] = given_up ? look_at(left) : -1;
+      }
+      is_left |= given_up;
+      is_wanted |= given_up;
+    }
+    if (is_wanted) store_transition(args.segments, head_slot, tile * 64, state, is_left);
     if (threadIdx.x % 128 == 0) {
       const int chunks = part.task(args.segments.chunks, tile).chunks;
       args.segments.known[head_slot * 2 + tile] = {chunks - left, left == 0 ? 1 : 0};
@@ -97,6 +108,26 @@ KDA_DEVICE void pass(const Chain::Ring& ring, int chunks, int left) {
   }
 }
 
+// Chains of V columns that note their lengths for those of T that are given up.
+struct NotesLengths : chunk_wgmma::WholeChain {
+  const abi::segments::Args& args;
+  const Chain::Ring& ring;
+
+  KDA_DEVICE NotesLengths(const abi::segments::Args& of, const Chain::Ring& in)
+      : args(of), ring(in) {}
+  KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
+    if (is_look(left)) {
+      const RowSums squares(state.s[0], square);
+      float* to = lengths_at(args, ptx::ld_shared_u32(tile_of(ring)), look_at(left));
+      if (tile::Lane().t == 0) {
+        to[0] = squares.of[0];
+        to[8] = squares.of[1];
+      }
+    }
+    return true;
+  }
+};
+
 // A text each for V columns and those of T: in one for both, ptxas takes all that its branches
 // depend on for different from lane to lane, and each product's descriptor comes late.
 template <bool identity>
@@ -107,7 +138,10 @@ KDA_DEVICE void consume(const Chain::Ring& ring, const abi::segments::Args& args
     Chain::State state;
     begin_state<identity>(state, args, part);
     if constexpr (identity) {
-      left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state, Transitions{ring});
+      left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state,
+                                         Transitions{ring, args.given_up.again});
+    } else if constexpr (gives_up) {
+      left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state, NotesLengths(args, ring));
     } else {
       left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state);
     }
@@ -142,8 +176,18 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   if (in.tokens == 0) ptx::wait_for_previous();  // else the prepare stage did
   ptx::launch_dependents();
   if (ends_at_once<shape>(given, in)) return;
+  if constexpr (gives_up) {
+    if (args.given_up.again) {
+      ptx::wait_for_previous();
+      if (__ldcg(args.given_up.unsure) == 0) return;
+    } else if (blockIdx.x == 0 && threadIdx.x == 0) {
+      *args.given_up.unsure = 0;
+    }
+  }
   const Part part = Part::here(args);
   if (part.is_idle()) return;
+  // First segments know no T, and may have begun from what the final state has been written over.
+  if (gives_up && args.given_up.again && part.segment.index == 0) return;
   if constexpr (shape.state_pool) {
     if (Slots<shape>(args.chain.out, part.segment.n).padding) {
       pass_by(args, part);
@@ -156,6 +200,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   if (threadIdx.x == 0) {
     ring.init(by_engine(args, part));
     ptx::st_shared_u32(stop_of(ring), 0);
+    if (gives_up) ptx::st_shared_u32(tile_of(ring), part.tile(in));
   }
   __syncthreads();
   // The same for a whole warp, and known to be: products may not sit in divergent code.

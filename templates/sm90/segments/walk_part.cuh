@@ -23,7 +23,9 @@
 namespace kda {
 
 constexpr abi::Shape shape = KDA_SHAPE;
-constexpr abi::chunk_wgmma::Tuning tune = KDA_TUNING;
+constexpr abi::segments::KernelTuning planned = KDA_TUNING;
+constexpr abi::chunk_wgmma::Tuning tune = abi::segments::chain_of(planned);
+constexpr bool gives_up = planned.gives_up != 0;
 
 using Chain = chunk_wgmma::Chain<abi::segments::in_chains(shape), tune>;
 using Tiles = segments::Tiles<shape>;
@@ -55,6 +57,10 @@ struct Part {
   }
 
   KDA_DEVICE i64 head_slot(const abi::Inputs& in) const { return slot * in.value_heads + head; }
+  // Of all segments', heads' and V's; there are fewer than blocks.
+  KDA_DEVICE u32 tile(const abi::Inputs& in) const {
+    return static_cast<u32>(head_slot(in)) * Tiles::count + static_cast<u32>(value_tile());
+  }
 
   // Tiles of 64 columns of its own, V's and T's; -1: none.
   KDA_DEVICE int value_tile() const { return unit < Tiles::count ? unit : -1; }
@@ -85,5 +91,7 @@ struct Part {
 // Shared address of how many chunks consumers of the identity leave, 0 while they go on; set before
 // they give the last one's slot back.  Who looks while it is set may read either, and is right.
 KDA_DEVICE u32 stop_of(const Chain::Ring& ring) { return ring.barriers + 2 * Chain::stages * 8; }
+// And of the number of the block's tile of S_local among all: chains leave it no register.
+KDA_DEVICE u32 tile_of(const Chain::Ring& ring) { return stop_of(ring) + 4; }
 
 }  // namespace kda

@@ -6,6 +6,7 @@
 #include "base/types.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/shared_words.cuh"
+#include "sm90/segments/looks.cuh"
 #include "sm90/segments/walk_part.cuh"
 #include "tile/operand.cuh"
 
@@ -27,6 +28,19 @@ KDA_DEVICE bool is_alive(const float (&s)[count][4]) {
     }
   }
   return ptx::barrier_vote_any(1, 128, largest >= nothing);
+}
+
+// Whether their Frobenius norm may be `small` or more: whether one thread's share of the square is.
+template <int count>
+KDA_DEVICE bool is_large(const float (&s)[count][4]) {
+  constexpr float most = abi::segments::small * abi::segments::small / 128;
+  float sum = 0.0F;
+#pragma unroll
+  for (int k = 0; k < count; ++k) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum += s[k][e] * s[k][e];
+  }
+  return ptx::barrier_vote_any(1, 128, !(sum < most));
 }
 
 // This warpgroup's 64 columns of T, rows of T^T, from row `row0` on, and what rounding lost of
@@ -69,10 +83,11 @@ KDA_DEVICE void set_identity(Chain::State& state, int column0) {
   }
 }
 
-// The columns of the identity, with v = 0, until nothing is left of them.
+// The columns of the identity, with v = 0, until nothing is left of them or they are given up.
 struct Transitions {
   static constexpr bool begins_before = true;
   const Chain::Ring& ring;
+  bool to_the_end;  // not given up before
 
   // Zeros, anew each time, that no register holds them from chunk to chunk.
   template <class Chain>
@@ -81,7 +96,10 @@ struct Transitions {
     for (auto& unit : v) unit[0] = unit[1] = unit[2] = unit[3] = 0;
   }
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
-    const bool goes = left % 4 != 3 || is_alive(state.s[0]);
+    bool goes = left % 4 != 3 || is_alive(state.s[0]);
+    if constexpr (gives_up) {
+      if (goes && is_look(left) && !to_the_end) goes = is_large(state.s[0]);
+    }
     if (!goes && threadIdx.x % 128 == 0) {
       ptx::st_shared_u32(stop_of(ring), static_cast<u32>(left));
     }
