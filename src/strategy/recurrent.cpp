@@ -29,10 +29,11 @@ constexpr int kMaxElements = 128;
 
 // A sequence of so few is decoded: nothing is gained by fetching tokens ahead.  Nor of a few more
 // where a multiprocessor has eight heads or more, as others' blocks hide what one waits for: 2048
-// heads of 9 and 10 tokens took 111 and 116 us, by two stages 161 and 168 (H200; of a form shortly
-// before, tools/results/log/recurrent.md).  128 heads of 12 took 15 and 13.
+// heads of 9, 10, 11 and 12 tokens take 108, 114, 121 and 127 us, by two stages 161, 168, 174 and
+// 179, by fused 134 of 11 to 13 (H200, tools/results/log/recurrent.md).  128 heads of 12 took 15
+// and 13.
 constexpr double kFewTokens = 8;
-constexpr double kFewTokensOfMany = 10;
+constexpr double kFewTokensOfMany = 12;
 
 bool has_many_heads(const Problem& problem, const device::Device& device) {
   return static_cast<double>(problem.max_sequences) * problem.value_heads >=
