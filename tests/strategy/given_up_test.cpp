@@ -229,6 +229,37 @@ TEST_CASE("each column of V is looked at for itself", "[gpu][segments]") {
   }
 }
 
+// What one run has set in a workspace the next one must not see.
+TEST_CASE("a run after one that went again is sure", "[gpu][segments]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  const Trial one = decaying("V=128", 0.003, {9000});
+  Trial without = one;
+  without.inputs.v_scale = 0;
+  Truth truth(one), truth_without(without);
+  for (const char* tuning : kTunings) {
+    INFO(tuning);
+    const auto plan = Plan::make(one.problem, {.strategy = "segments", .tuning = tuning});
+    REQUIRE(plan);
+    const Seen alone = see(gpu, one, truth.tensors(), tuning);
+    CHECK(alone.unsure == 0);
+    Rig before(gpu, without, truth_without.tensors());
+    Rig rig(gpu, one, truth.tensors());
+    before.reset();
+    const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes,
+                         Stream stream) {
+      if (Status status = plan->run(before.forward(), workspace, bytes, stream); !status) {
+        return status;
+      }
+      return plan->run(forward, workspace, bytes, stream);
+    };
+    CHECK(rig.run(run, plan->workspace_bytes()) == "");
+    const reference::Outputs out = rig.outputs();
+    CHECK((out.o == alone.out.o));
+    CHECK((out.final_state == alone.out.final_state));
+  }
+}
+
 TEST_CASE("an infinite state is not given up", "[gpu][segments]") {
   if (!on_device()) return;
   const Gpu gpu;
