@@ -62,10 +62,13 @@ Status applicable(const Problem& problem, const device::Device& device) {
 tunable::Space space() { return tunable::space_of(abi::segments::tunables); }
 
 // Whether T may be given up before it is nothing.  Of random keys and betas around a half that is
-// 2,000 to 4,000 tokens after a segment's begin where gates hardly decay, so it is for long ones.
+// 2,000 to 4,000 tokens after a segment's begin where gates hardly decay, so it is for long ones,
+// and where some run may have more than one.
 constexpr int kLongSegment = 128;  // chunks
 bool gives_up(const Problem& problem, const Tuning& tuning) {
-  return tuning.segment >= kLongSegment && abi::segments::never_grows(problem::shape_of(problem));
+  return tuning.segment >= kLongSegment &&
+         problem.max_tokens > std::int64_t{tuning.segment} * tuning.chunk &&
+         abi::segments::never_grows(problem::shape_of(problem));
 }
 
 // What the cost model counts.

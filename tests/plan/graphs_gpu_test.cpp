@@ -29,7 +29,8 @@ constexpr Way kWays[] = {{"chunk", "", 2},
                          {"chunk_wgmma", "stages_at_once=2", 2},
                          {"chunk_wgmma", "short_tokens=16", 3},
                          {"chunk_wgmma", "short_tokens=16 stages_at_once=2", 3},
-                         {"segments", "", 3}};
+                         {"segments", "", 3},
+                         {"segments", "chunk=16 prepare_threads=128 segment=128", 5}};
 
 constexpr const char* kWords = "K=128 V=128 H=2 HV=4 varlen=1 T=4096 N=16";
 

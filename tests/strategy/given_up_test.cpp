@@ -138,7 +138,9 @@ TEST_CASE("long segments of what never grows are given up, and may go again", "[
   CHECK(stages_of("T=65536 H=8 l2norm=0", {.segment = 128}) == once);
   CHECK(stages_of("T=65536 H=8 beta_logit=0", {.segment = 128}) == once);
 
-  // What is not cut has no T.
+  // What is never cut has no T, nor what is not cut in a run.
+  CHECK(stages_of("T=4096 H=8", {.segment = 128}) == once);
+  CHECK(stages_of("T=4097 N=16 H=8", {.segment = 128}) == twice);
   const Problem problem = problem_in_words("T=65536 H=8 h0=1 ht=1");
   const auto recipe = recipe_of(problem, {.segment = 128});
   REQUIRE(recipe);
