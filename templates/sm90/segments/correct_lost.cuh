@@ -12,8 +12,8 @@
 
 namespace kda {
 
-// Of this lane's two V columns whether T of a panel's channels makes of S at most so much as
-// S_local had at a look.  t: T^T's image; noted: their squared lengths then.
+// Whether of this lane's two V columns T of a panel's channels makes little of S beside what
+// S_local had at a look.  t: T^T's image; noted: S_local's squared lengths then.
 template <int panel>
 KDA_DEVICE bool may_be_lost(const float (&s)[keys / 8][4], u32 t, const float* noted) {
   const ptx::WgmmaTile image(t, 128, Image::panel_bytes, 1024);
@@ -39,9 +39,9 @@ KDA_DEVICE bool may_be_lost(const float (&s)[keys / 8][4], u32 t, const float* n
   // Beyond, squares may have come to 0 or to infinity, and say nothing.
   constexpr float least_noted = 1e-30F;
   constexpr float most_noted = 1e38F;
+  const auto absolute = [](float x) { return fabsf(x); };
   const RowSums squares(lost, square);
-  const RowSums sizes(
-      s, [](float x) { return fabsf(x); }, panel * 8, panel * 8 + 8);
+  const RowSums sizes(s, absolute, panel * 8, panel * 8 + 8);
   bool may = true;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -61,8 +61,9 @@ KDA_DEVICE void look_at_lost(const Ring& ring, Step& step, const abi::segments::
   const i64 tile = part.head_slot(args, index) * Tiles::count + part.tile;
   ring.wait_full(step);
   bool may = true;
-  if (looks.at[0] >= 0)
+  if (looks.at[0] >= 0) {
     may &= may_be_lost<0>(s, ring.at(step), lengths_at(args, tile, looks.at[0]));
+  }
   if constexpr (panels > 1) {
     if (looks.at[1] >= 0) {
       may &= may_be_lost<1>(s, ring.at(step), lengths_at(args, tile, looks.at[1]));
