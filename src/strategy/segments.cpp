@@ -62,13 +62,17 @@ Status applicable(const Problem& problem, const device::Device& device) {
 tunable::Space space() { return tunable::space_of(abi::segments::tunables); }
 
 // Whether T may be given up before it is nothing.  Of random keys and betas around a half that is
-// 2,000 to 4,000 tokens after a segment's begin where gates hardly decay, so it is for long ones,
-// and where some run may have more than one.
+// 2,000 to 4,000 tokens after a segment's begin where gates hardly decay, so it is for long ones.
+// Not by how many tokens a run has: kernels know nothing of that (tune/small_problem.hpp).
 constexpr int kLongSegment = 128;  // chunks
 bool gives_up(const Problem& problem, const Tuning& tuning) {
-  return tuning.segment >= kLongSegment &&
-         problem.max_tokens > std::int64_t{tuning.segment} * tuning.chunk &&
-         abi::segments::never_grows(problem::shape_of(problem));
+  return tuning.segment >= kLongSegment && abi::segments::never_grows(problem::shape_of(problem));
+}
+
+// Whether a run may have what was given up too early.
+bool may_go_again(const Problem& problem, const Tuning& tuning) {
+  return gives_up(problem, tuning) &&
+         problem.max_tokens > std::int64_t{tuning.segment} * tuning.chunk;
 }
 
 // What the cost model counts.
@@ -431,7 +435,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
       hopper_prepare_stage(problem, device, prepare, factors, walks(problem, tuning)));
   recipe.stages.push_back(stages.walk());
   recipe.stages.push_back(stages.correct());
-  if (gives_up(problem, tuning)) {
+  if (may_go_again(problem, tuning)) {
     recipe.stages.push_back(stages.walk(true));
     recipe.stages.push_back(stages.correct(true));
   }
