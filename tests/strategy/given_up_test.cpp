@@ -100,8 +100,9 @@ Seen see(const Gpu& gpu, const Trial& one, const reference::Tensors& tensors, co
       must(gpu.driver().MemcpyDtoH(to, reinterpret_cast<CUdeviceptr>(from), count), "download");
     };
     download(&seen.unsure, args.given_up.unsure, sizeof seen.unsure);
-    const std::int64_t tokens = std::int64_t{args.segments.chunks} * 16;
-    seen.looks.resize(static_cast<std::size_t>(one.tokens() / tokens + 1) * 4);
+    const int chunk = tunable::tuning_of<Tuning>(*values, abi::segments::tunables).chunk;
+    const std::int64_t slots = one.tokens() / (std::int64_t{args.segments.chunks} * chunk) + 1;
+    seen.looks.resize(static_cast<std::size_t>(slots * one.problem.value_heads * 2));
     download(seen.looks.data(), args.given_up.looks, seen.looks.size() * sizeof(int));
     return status;
   };
