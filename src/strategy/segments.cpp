@@ -18,7 +18,7 @@
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
 #include "strategy/kept_states.hpp"
-#include "strategy/lengths.hpp"
+#include "strategy/segments_cost.hpp"
 #include "strategy/tensor_box.hpp"
 
 namespace kda::strategy {
@@ -27,6 +27,7 @@ namespace {
 using abi::segments::Tuning;
 using compose::Launch;
 using compose::Run;
+using segments_cost::keeps_checkpoints;
 
 Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_kept_states("segments", problem); !status) return status;
@@ -62,7 +63,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
 tunable::Space space() { return tunable::space_of(abi::segments::tunables); }
 
 // Whether T may be given up before it is nothing.  Of random keys and betas around a half that is
-// 2,000 to 4,000 tokens after a segment's begin where gates hardly decay, so it is for long ones.
+// 1,600 to 3,200 tokens after a segment's begin where gates hardly decay, so it is for long ones.
 // Not by how many tokens a run has: kernels know nothing of that (tune/small_problem.hpp).
 constexpr int kLongSegment = 128;  // chunks
 bool gives_up(const Problem& problem, const Tuning& tuning) {
@@ -73,83 +74,6 @@ bool gives_up(const Problem& problem, const Tuning& tuning) {
 bool may_go_again(const Problem& problem, const Tuning& tuning) {
   return gives_up(problem, tuning) &&
          problem.max_tokens > std::int64_t{tuning.segment} * tuning.chunk;
-}
-
-// What the cost model counts.
-struct Counts {
-  double heads;     // sequences times value heads
-  double chunks;    // of the longest sequence
-  double segments;  // likewise
-  double later;     // chunks of all heads that are not in a first segment
-  double blocks;    // of the walk that have chunks
-  int key_tiles;    // of 64 columns of T
-
-  Counts(const Problem& problem, const Tuning& tuning)
-      : heads(static_cast<double>(problem.max_sequences) * problem.value_heads),
-        chunks(std::max(1.0, std::ceil(longest_length(problem) / tuning.chunk))),
-        segments(std::ceil(chunks / tuning.segment)),
-        key_tiles(abi::segments::key_tiles(problem::shape_of(problem))) {
-    const abi::Shape shape = problem::shape_of(problem);
-    const int units = abi::segments::units(shape, tuning.warpgroups);
-    // A first segment has no T.
-    const int values = std::min(units, abi::segments::value_tiles(shape));
-    const double mean = std::max(1.0, std::ceil(mean_length(problem) / tuning.chunk));
-    later = heads * std::max(0.0, mean - tuning.segment);
-    double all = std::ceil(mean / tuning.segment);
-    if (chunks > mean) {  // of sequences that differ; half of each one's last segment is empty
-      later = std::max(later, problem.value_heads * (chunks - tuning.segment));
-      all = std::max(
-          {1.0, mean / tuning.segment + 0.5, 1.0 + (segments - 1) / problem.max_sequences});
-    }
-    blocks = heads * ((all - 1) * units + values);
-  }
-};
-
-// All chunks of the segments, in waves of blocks.  Each takes longer than in a chain among few: the
-// L2 and memory feed all that walk (0.58 and 0.87 us for 32 tokens on an H200; 0.45 and 0.73 among
-// few).
-double walk_microseconds(const Problem& problem, const device::Device& device, const Counts& counts,
-                         const Tuning& tuning) {
-  const double step =
-      std::max((0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.28 : 1.92),
-               by_hand_microseconds(problem, tuning.chunk));
-  const double waves = std::ceil(counts.blocks / std::max(device.multiprocessors, 1));
-  return 4.0 + waves * step * (std::min<double>(tuning.segment, counts.chunks) + 1);
-}
-
-// The states between segments, one after another, then what they add to all but the first.
-double correct_microseconds(const Problem& problem, const device::Device& device,
-                            const Counts& counts, const Tuning& tuning) {
-  if (counts.segments <= 1) return 0;
-  const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
-  const double moved =
-      counts.later * tuning.chunk * bytes * (problem.key_dim + 2.0 * problem.value_dim);
-  return 8.0 + 0.6 * counts.key_tiles * (counts.segments - 2) +
-         moved / (0.8 * device.memory_bandwidth) * 1e6;
-}
-
-// Checkpoints lie where segments end.
-bool keeps_checkpoints(const Problem& problem, const Tuning& tuning) {
-  return problem.checkpoint_tokens % (tuning.chunk * tuning.segment) == 0;
-}
-
-// With gates and keys that keep every transition alive to its end, as nobody knows when it may be
-// given up (measured on an H200).
-double estimate_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  if (!keeps_checkpoints(problem, tuning)) return std::numeric_limits<double>::infinity();
-  if (is_mixed(problem)) {
-    const double blocks = static_cast<double>(problem.max_sequences) * problem.value_heads *
-                          abi::segments::value_tiles(problem::shape_of(problem));
-    return estimate_of(longest_alone(problem), device, tuning) +
-           blocks / std::max(device.multiprocessors, 1) * kShortMicroseconds;
-  }
-  const Counts counts(problem, tuning);
-  // What is not cut chunk_wgmma does with less.
-  const double start = counts.segments > 1 ? 6.0 : 14.0;
-  return slower_memory(device) * (start + prepare_microseconds(problem, device, tuning.chunk) +
-                                  std::max(walk_microseconds(problem, device, counts, tuning),
-                                           stream_microseconds(problem, device, tuning.chunk)) +
-                                  correct_microseconds(problem, device, counts, tuning));
 }
 
 // Two warpgroups a block of the walk have 168 registers a thread, too few for f16's scales and for
@@ -188,7 +112,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
       for (const int warpgroups : {1, 2}) {
         if (warpgroups > 1 && !serves_two(problem)) continue;
         tuning.warpgroups = warpgroups;
-        const double microseconds = estimate_of(problem, device, tuning);
+        const double microseconds = segments_cost::microseconds(problem, device, tuning);
         if (microseconds >= least) continue;
         least = microseconds;
         best = with_ring(problem, tuning);
@@ -444,7 +368,8 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
-  return estimate_of(problem, device, tunable::tuning_of<Tuning>(values, abi::segments::tunables));
+  return segments_cost::microseconds(problem, device,
+                                     tunable::tuning_of<Tuning>(values, abi::segments::tunables));
 }
 
 }  // namespace

@@ -76,8 +76,12 @@ struct Looks {
 
   KDA_DEVICE Looks(const abi::segments::Args& args, const Part& part, int index) {
     const int* of = args.given_up.looks + part.head_slot(args, index) * 2;
+    const int looks = args.segments.chunks / abi::segments::chunks_a_look;
 #pragma unroll
-    for (int i = 0; i < panels; ++i) at[i] = __shfl_sync(0xffffffffU, of[i], 0);
+    for (int i = 0; i < panels; ++i) {
+      const int look = __shfl_sync(0xffffffffU, of[i], 0);
+      at[i] = look < looks ? look : -1;  // of offsets that make no sense, never written
+    }
   }
   KDA_DEVICE bool exist() const {
     bool exist = false;

@@ -1,0 +1,90 @@
+#include "strategy/segments_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "problem/shape.hpp"
+#include "strategy/chunk_factors.hpp"
+#include "strategy/lengths.hpp"
+
+namespace kda::strategy::segments_cost {
+namespace {
+
+// What the cost model counts.
+struct Counts {
+  double heads;     // sequences times value heads
+  double chunks;    // of the longest sequence
+  double segments;  // likewise
+  double later;     // chunks of all heads that are not in a first segment
+  double blocks;    // of the walk that have chunks
+  int key_tiles;    // of 64 columns of T
+
+  Counts(const Problem& problem, const Tuning& tuning)
+      : heads(static_cast<double>(problem.max_sequences) * problem.value_heads),
+        chunks(std::max(1.0, std::ceil(longest_length(problem) / tuning.chunk))),
+        segments(std::ceil(chunks / tuning.segment)),
+        key_tiles(abi::segments::key_tiles(problem::shape_of(problem))) {
+    const abi::Shape shape = problem::shape_of(problem);
+    const int units = abi::segments::units(shape, tuning.warpgroups);
+    // A first segment has no T.
+    const int values = std::min(units, abi::segments::value_tiles(shape));
+    const double mean = std::max(1.0, std::ceil(mean_length(problem) / tuning.chunk));
+    later = heads * std::max(0.0, mean - tuning.segment);
+    double all = std::ceil(mean / tuning.segment);
+    if (chunks > mean) {  // of sequences that differ; half of each one's last segment is empty
+      later = std::max(later, problem.value_heads * (chunks - tuning.segment));
+      all = std::max(
+          {1.0, mean / tuning.segment + 0.5, 1.0 + (segments - 1) / problem.max_sequences});
+    }
+    blocks = heads * ((all - 1) * units + values);
+  }
+};
+
+// All chunks of the segments, in waves of blocks.  Each takes longer than in a chain among few: the
+// L2 and memory feed all that walk (0.58 and 0.87 us for 32 tokens on an H200; 0.45 and 0.73 among
+// few).
+double walk_microseconds(const Problem& problem, const device::Device& device, const Counts& counts,
+                         const Tuning& tuning) {
+  const double step =
+      std::max((0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.28 : 1.92),
+               by_hand_microseconds(problem, tuning.chunk));
+  const double waves = std::ceil(counts.blocks / std::max(device.multiprocessors, 1));
+  return 4.0 + waves * step * (std::min<double>(tuning.segment, counts.chunks) + 1);
+}
+
+// The states between segments, one after another, then what they add to all but the first.
+double correct_microseconds(const Problem& problem, const device::Device& device,
+                            const Counts& counts, const Tuning& tuning) {
+  if (counts.segments <= 1) return 0;
+  const double bytes = abi::bytes_of(problem::shape_of(problem).qkv_type);
+  const double moved =
+      counts.later * tuning.chunk * bytes * (problem.key_dim + 2.0 * problem.value_dim);
+  return 8.0 + 0.6 * counts.key_tiles * (counts.segments - 2) +
+         moved / (0.8 * device.memory_bandwidth) * 1e6;
+}
+
+}  // namespace
+
+bool keeps_checkpoints(const Problem& problem, const Tuning& tuning) {
+  return problem.checkpoint_tokens % (tuning.chunk * tuning.segment) == 0;
+}
+
+double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (!keeps_checkpoints(problem, tuning)) return std::numeric_limits<double>::infinity();
+  if (is_mixed(problem)) {
+    const double blocks = static_cast<double>(problem.max_sequences) * problem.value_heads *
+                          abi::segments::value_tiles(problem::shape_of(problem));
+    return microseconds(longest_alone(problem), device, tuning) +
+           blocks / std::max(device.multiprocessors, 1) * kShortMicroseconds;
+  }
+  const Counts counts(problem, tuning);
+  // What is not cut chunk_wgmma does with less.
+  const double start = counts.segments > 1 ? 6.0 : 14.0;
+  return slower_memory(device) * (start + prepare_microseconds(problem, device, tuning.chunk) +
+                                  std::max(walk_microseconds(problem, device, counts, tuning),
+                                           stream_microseconds(problem, device, tuning.chunk)) +
+                                  correct_microseconds(problem, device, counts, tuning));
+}
+
+}  // namespace kda::strategy::segments_cost
