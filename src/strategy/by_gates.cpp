@@ -12,6 +12,7 @@
 #include "abi/by_gates.h"
 #include "abi/factors.h"
 #include "abi/guard.h"
+#include "abi/segments.h"
 #include "compose/prelude.hpp"
 #include "compose/workspace.hpp"
 #include "problem/problem.hpp"
@@ -41,18 +42,27 @@ double look_microseconds(const Problem& problem, int otherwise) {
   return mean_length(problem) < 8192 ? 20.0 : 12.0;
 }
 
-// And the other way's kernels, the look besides, where gates forget: of `segments` a block a chunk
-// may look only to end, 16 thousand of 65536 tokens and 8 heads 45 us.
-double idle_microseconds(const Problem& problem, int otherwise) {
+// And the other way's kernels, the look besides, where gates forget: where `segments` prepares by a
+// block a chunk these may look only to end, 16 thousand of 65536 tokens and 8 heads 45 us.
+double idle_microseconds(const Problem& problem, int otherwise, bool at_once) {
   const double chunks = static_cast<double>(problem.max_tokens) / abi::factors::chunk;
-  const bool by_chunk = otherwise == 3 && chunks / problem.max_sequences >= 1024;
+  const bool by_chunk = otherwise == 3 && !at_once && chunks / problem.max_sequences >= 1024;
   return 8.0 + (by_chunk ? 2.7e-3 * chunks * problem.value_heads : 0.0);
 }
 
 // What the other way takes where gates forget, of what its estimate says: `segments` knows those
-// that do not (8 heads of 8192 and 65536 tokens take 73 and 435 us for 90 and 584), and chains
-// beside prepare take less than expected (16 and 32 heads of 8192 123 and 209 for 138 and 237).
-double share_of_estimate(int otherwise) { return otherwise == 3 ? 0.77 : 0.88; }
+// that do not (8 heads of 8192 tokens take 73 us for 90; of 65536 in segments walked beside prepare
+// 413 for 470), and chains beside prepare take less than expected (16 and 32 heads of 8192 123 and
+// 209 for 138 and 237).
+double share_of_estimate(int otherwise, bool at_once) {
+  return otherwise == 3 && !at_once ? 0.77 : 0.88;
+}
+
+// Whether the other way walks segments beside prepare.
+bool walks_at_once(const Problem& problem, const device::Device& device, int otherwise) {
+  return otherwise == 3 && at_once(tunable::tuning_of<abi::segments::Tuning>(
+                               segments.defaults(problem, device), abi::segments::tunables));
+}
 
 Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_kept_states("by_gates", problem); !status) return status;
@@ -168,9 +178,10 @@ double estimate(const Problem& problem, const device::Device& device,
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_gates::tunables);
   const double otherwise = way_microseconds(tuning.otherwise, problem, device);
   if (!std::isfinite(otherwise)) return otherwise;
+  const bool at_once = walks_at_once(problem, device, tuning.otherwise);
   const double forgetting = fused_segments_microseconds(problem, device, tuning.segments) +
-                            idle_microseconds(problem, tuning.otherwise);
-  const double spared = share_of_estimate(tuning.otherwise) * otherwise - forgetting;
+                            idle_microseconds(problem, tuning.otherwise, at_once);
+  const double spared = share_of_estimate(tuning.otherwise, at_once) * otherwise - forgetting;
   return otherwise + (1 - kForget) * look_microseconds(problem, tuning.otherwise) -
          kForget * spared;
 }

@@ -138,6 +138,14 @@ bool makes_slabs(const Problem& problem) {
          problem.scale >= 1 / kScales && problem.scale <= kScales;
 }
 
+int Cut::chunks(const Forward& forward, int chunk) const {
+  const std::int64_t sequences = std::max(forward.sequences, 1);
+  const std::int64_t count = std::clamp<std::int64_t>(most / sequences, 1, segments);
+  const std::int64_t tokens = count * chunk;  // of one chunk a segment
+  const std::int64_t chunks = (forward.tokens / sequences + tokens - 1) / tokens;
+  return static_cast<int>(std::max<std::int64_t>(chunks, 1));
+}
+
 namespace {
 
 // By as many groups a block as fit, on what chains leave of the device.
@@ -152,6 +160,7 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
   stage.overlaps_previous = true;
   tunable::Values values = {{"groups", groups}};
   if (flags) values.emplace_back("flags", 1);
+  if (beside.cut.exists()) values.emplace_back("abreast", 1);
   stage.prelude = prelude_of(shape, values, beside.short_tokens);
   stage.threads = static_cast<unsigned>(abi::factors::threads(shape) * groups);
   stage.shared_bytes = static_cast<std::size_t>(abi::factors::group_bytes(shape, groups)) *
@@ -161,18 +170,30 @@ compose::Stage walking_stage(const Problem& problem, const device::Device& devic
     const bool apart = beside.short_tokens > 1;
     const abi::chunk::Factors factors = slices.at(run);
     const int sequences = std::max(run.forward.sequences, 1);
+    // Segments a sequence, which groups take abreast.
+    int count = 1;
+    int segment = 0;
+    if (beside.cut.exists()) {
+      segment = beside.cut.chunks(run.forward, abi::factors::chunk);
+      const std::int64_t tokens = std::int64_t{segment} * abi::factors::chunk;
+      count = static_cast<int>((run.forward.tokens / sequences + tokens - 1) / tokens);
+      count = std::max(count, 1);
+    }
     const std::int64_t tiles = factors.slots * problem.value_heads;
     const std::int64_t most = (all - beside.chains.of(sequences)) * beside.preparers / 100;
     const int blocks = static_cast<int>(std::max<std::int64_t>(std::min(most, tiles), 1));
     const int step = blocks * groups;
-    const int rows = step / problem.value_heads;
+    const int rows = step / problem.value_heads / count;
     const abi::chunk::Walk walk = {.heads = step % problem.value_heads,
                                    .sequences = apart ? 0 : rows % sequences,
                                    .chunks = apart ? rows : rows / sequences,
                                    .ahead = beside.ahead ? 1 : 0};
     launch.grid[0] = run.forward.tokens == 0 ? 0 : static_cast<unsigned>(blocks);
-    launch.set(abi::chunk::PrepareArgs{
-        .in = problem::inputs_of(problem, run.forward), .factors = factors, .walk = walk});
+    launch.set(abi::chunk::PrepareArgs{.in = problem::inputs_of(problem, run.forward),
+                                       .factors = factors,
+                                       .walk = walk,
+                                       .segment = segment,
+                                       .segments = step / problem.value_heads % count});
   };
   return stage;
 }

@@ -71,12 +71,23 @@ struct ChainBlocks {
   std::int64_t of(std::int64_t sequences) const { return std::min(sequences * each, most); }
 };
 
+// How a dense run's sequences are cut into segments, alike but for their last ones.
+struct Cut {
+  int segments = 1;       // of each sequence, at most
+  std::int64_t most = 1;  // of all
+
+  bool exists() const { return segments > 1; }
+  // Chunks a segment.
+  int chunks(const Forward& forward, int chunk) const;
+};
+
 // How groups walk beside a recurrence.
 struct Beside {
   ChainBlocks chains;    // of the recurrence
   int preparers = 100;   // percent of what these leave of the device that prepares
   int short_tokens = 1;  // as of abi::chunk::PrepareTuning
   bool ahead = false;    // as of abi::chunk::Walk
+  Cut cut = {};          // what the recurrence walks at once of a dense run's sequences
 };
 
 // The same, by groups, for a recurrence that runs beside it.  The slices have flags.

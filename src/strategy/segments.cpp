@@ -18,6 +18,7 @@
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
 #include "strategy/kept_states.hpp"
+#include "strategy/segments_at_once.hpp"
 #include "strategy/segments_cost.hpp"
 #include "strategy/tensor_box.hpp"
 
@@ -103,19 +104,28 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   while (shortest > 1 && problem.checkpoint_tokens % (tuning.chunk * shortest) != 0) shortest /= 2;
   Tuning best = tuning;
   double least = std::numeric_limits<double>::infinity();
+  const auto consider = [&](const Tuning& one) {
+    if (one.warpgroups > 1 && !serves_two(problem)) return;
+    const double microseconds = segments_cost::microseconds(problem, device, one);
+    if (microseconds >= least) return;
+    least = microseconds;
+    best = with_ring(problem, one);
+  };
   const tunable::Space rows = space();  // outlives the loop
   for (const tunable::Row& row : rows) {
-    if (row.name != "segment") continue;
-    for (const int segment : row.values) {
-      tuning.segment = segment;
-      if (segment < shortest || !keeps_checkpoints(problem, tuning)) continue;
+    Tuning one = tuning;
+    for (const int value : row.values) {
+      if (row.name == "segment") {
+        one.segment = value;
+        if (value < shortest || !keeps_checkpoints(problem, one)) continue;
+      } else if (row.name == "segments" && value > 1) {
+        one.segments = value;
+      } else {
+        continue;
+      }
       for (const int warpgroups : {1, 2}) {
-        if (warpgroups > 1 && !serves_two(problem)) continue;
-        tuning.warpgroups = warpgroups;
-        const double microseconds = segments_cost::microseconds(problem, device, tuning);
-        if (microseconds >= least) continue;
-        least = microseconds;
-        best = with_ring(problem, tuning);
+        one.warpgroups = warpgroups;
+        if (!at_once(one) || segments_at_once::check(problem, device, one)) consider(one);
       }
     }
   }
@@ -190,6 +200,9 @@ Status check_tuning(const Problem& problem, const device::Device& device, const 
                         "{} tokens (chunk={} segment={})",
                         problem.checkpoint_tokens, tuning.chunk * tuning.segment, tuning.chunk,
                         tuning.segment)};
+  }
+  if (at_once(tuning)) {
+    if (Status status = segments_at_once::check(problem, device, tuning); !status) return status;
   }
   if (tuning.chunk == 64 && tuning.warpgroups == 2) {
     return {
@@ -348,6 +361,9 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
   if (Status status = check_prepare("segments", problem, prepare, device); !status) return status;
   if (Status status = check_tuning(problem, device, tuning); !status) return status;
 
+  if (at_once(tuning)) {
+    return segments_at_once::compose_recipe(problem, device, tuning, values);
+  }
   compose::Workspace workspace;
   const FactorSlices factors(problem, tuning.chunk, workspace);
   const Stages stages(problem, device, tuning, factors, SegmentSlices(problem, tuning, workspace));

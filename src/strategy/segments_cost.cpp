@@ -7,6 +7,7 @@
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/segments_at_once.hpp"
 
 namespace kda::strategy::segments_cost {
 namespace {
@@ -64,6 +65,29 @@ double correct_microseconds(const Problem& problem, const device::Device& device
          moved / (0.8 * device.memory_bandwidth) * 1e6;
 }
 
+// Start and first chunk, then the chains and prepare beside them, which take more than
+// chunk_wgmma's (12, 16 and 24 heads of 131072, 65536 and 131072 tokens 1315, 895 and 2570 us under
+// weak gates), and the states before segments, of which nothing is left after some 110 chunks where
+// gates hardly forget.  8 heads of 65536 tokens in four, five and six segments take 500, 470 and
+// 485 us, under strong gates 444, 413 and 429 (an H200).
+double at_once_microseconds(const Problem& problem, const device::Device& device,
+                            const Tuning& tuning) {
+  const double chunks =
+      std::max(1.0, std::ceil(longest_length(problem) / tuning.chunk / tuning.segments));
+  const double chain = (tuning.warpgroups == 1 ? 0.44 : 0.73) * (chunks + 1);
+  const double all = std::max(device.multiprocessors, 1);
+  const auto walking = static_cast<double>(
+      segments_at_once::chain_blocks(problem, device, tuning).of(problem.max_sequences));
+  const double prepare = 0.86 * prepare_microseconds(problem, device, tuning.chunk) * all /
+                         std::max(all - walking, 1.0);
+  // Of shorter segments something is left, and carried into the next: in 10 of 102 chunks 4 heads
+  // take 207 us, one after another 172.
+  constexpr double kGone = 110.0, kShort = 150.0;  // chunks
+  const double carried = 8.0 + 0.5 * kGone * std::pow(std::max(1.0, kShort / chunks), 2);
+  return slower_memory(device) *
+         (14.0 + 1.11 * std::pow(std::pow(chain, 4) + std::pow(prepare, 4), 0.25) + carried);
+}
+
 }  // namespace
 
 bool keeps_checkpoints(const Problem& problem, const Tuning& tuning) {
@@ -71,6 +95,7 @@ bool keeps_checkpoints(const Problem& problem, const Tuning& tuning) {
 }
 
 double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (at_once(tuning)) return at_once_microseconds(problem, device, tuning);
   if (!keeps_checkpoints(problem, tuning)) return std::numeric_limits<double>::infinity();
   if (is_mixed(problem)) {
     const double blocks = static_cast<double>(problem.max_sequences) * problem.value_heads *

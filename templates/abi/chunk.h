@@ -200,6 +200,10 @@ struct PrepareArgs {
   int lets_begin = 0;  // 1: the next stage may begin once all of prepare_group's blocks have
   void* w = nullptr;   // [N, HV, T / N / C rounded up, C, K], qkv_type; Shape::wy_tensors, or null
   void* u = nullptr;   // the same with V
+  // Where groups take a dense run's segments abreast: chunks a segment, and from a tile to the next
+  // so many segments, before sequences.
+  int segment = 0;
+  int segments = 0;
 };
 
 struct RecurrenceArgs {

@@ -13,6 +13,7 @@ struct Tuning {
   int segment = 16;           // chunks a segment; kernels take it as an argument
   int warpgroups = 2;         // warpgroups a block of the walk stage, 64 columns each
   int load_stages = 3;        // chunks in flight in the walk stage
+  int segments = 1;           // of each sequence, walked beside prepare; 1: of `segment` chunks
 };
 
 constexpr Tunable<Tuning> tunables[] = {
@@ -30,9 +31,17 @@ constexpr Tunable<Tuning> tunables[] = {
      {1, 2},
      "warpgroups a block, walk stage: 2 have 64 V and 64 K columns"},
     {"load_stages", &Tuning::load_stages, {1, 2, 3, 4, 5, 6, 7}, "chunks in flight, walk stage"},
+    {"segments",
+     &Tuning::segments,
+     {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20},
+     "above 1: so many alike of each sequence, walked beside prepare, into which the states before "
+     "them are carried; 1: of `segment` chunks, walked after prepare"},
 };
 
-// Kernels divide by a segment's tokens by a shift (base/segment.cuh).
+// Whether segments are walked while factors are made.
+constexpr bool at_once(const Tuning& tuning) { return tuning.segments > 1; }
+
+// Kernels divide by the tokens of `segment` chunks by a shift (base/segment.cuh).
 constexpr bool segments_are_powers_of_two() {
   for (const Tunable<Tuning>& row : tunables) {
     for (const int value : row.values) {
@@ -45,19 +54,28 @@ static_assert(segments_are_powers_of_two());
 
 // What the walk stage's chains are.
 constexpr chunk_wgmma::Tuning chain_of(const Tuning& tuning) {
-  return {tuning.chunk, tuning.prepare_threads, tuning.warpgroups, tuning.load_stages};
+  return {.chunk = tuning.chunk,
+          .prepare_threads = tuning.prepare_threads,
+          .warpgroups = tuning.warpgroups,
+          .load_stages = tuning.load_stages,
+          .stages_at_once = at_once(tuning) ? 2 : 1};
 }
 
-// What the walk and the correct stage are specialised on, the latter of `chunk` and `gives_up`.
+// What the walk and the carry stage are specialised on, and of `chunk` and `gives_up` the correct
+// stage.
 struct KernelTuning {
   int chunk = 32;
   int warpgroups = 1;
   int load_stages = 4;
-  int gives_up = 0;  // 1: T may be given up early (GivenUp)
+  int gives_up = 0;        // 1: T may be given up early (GivenUp)
+  int stages_at_once = 1;  // 2: prepare runs beside
+  int carried = 0;         // 1: V columns alone, in segments of any length (Carried)
 };
 constexpr chunk_wgmma::Tuning chain_of(const KernelTuning& tuning) {
-  return {
-      .chunk = tuning.chunk, .warpgroups = tuning.warpgroups, .load_stages = tuning.load_stages};
+  return {.chunk = tuning.chunk,
+          .warpgroups = tuning.warpgroups,
+          .load_stages = tuning.load_stages,
+          .stages_at_once = tuning.stages_at_once};
 }
 
 // What chains of the walk stage are told of a problem: checkpoints lie between segments.
@@ -76,6 +94,11 @@ constexpr int units(const Shape& shape, int warpgroups) {
   const int values = value_tiles(shape);
   const int keys = key_tiles(shape);
   return warpgroups == 1 ? values + keys : (values < keys ? keys : values);
+}
+
+// And where there are V columns alone: a warpgroup a tile.
+constexpr int value_units(const Shape& shape, int warpgroups) {
+  return (value_tiles(shape) + warpgroups - 1) / warpgroups;
 }
 
 // In memory.
@@ -160,11 +183,34 @@ struct GivenUp {
   bool again = false;          // the kernel is at work where that is so
 };
 
+// Without T: what the state before a segment becomes in it, the same chain with v = 0, adds its own
+// to o, and ends where each V column is at most `most_lost` of S_local's.  That is looked at after
+// so many chunks: strong gates forget in one or two, weak ones in some 50 to 110 of 32 tokens.
+constexpr bool is_carry_look(int gone) {
+  return gone <= 2 || (gone <= 128 && gone % 4 == 0) || gone % 32 == 0;
+}
+constexpr int carry_look_at(int gone) {
+  return gone <= 2 ? gone - 1 : (gone <= 128 ? gone / 4 + 1 : gone / 32 + 29);
+}
+// Of a segment of so many chunks, at most.
+constexpr int carry_looks(int chunks) { return chunks / 32 + 34; }
+static_assert(carry_look_at(4) == 2 && carry_look_at(160) == carry_look_at(128) + 1);
+static_assert(carry_look_at(128) < carry_looks(128) && carry_look_at(4096) < carry_looks(4096));
+
+struct Carried {
+  float* states = nullptr;   // as Segments::states: what is left of it at the segment's end
+  float* lengths = nullptr;  // [slots, HV, value_tiles, carry_looks, 64] squared, of S_local
+  unsigned* ends = nullptr;  // [slots, HV, value_tiles]
+};
+// Of Carried::ends; first_left_nothing: of S_local before the segment, if not of all.
+constexpr unsigned unknown = 0, first_left_nothing = 1, nothing_left = 2, something_left = 3;
+
 struct Args {
   chunk::RecurrenceArgs chain;
   Segments segments;
   chunk_wgmma::RowMaps rows;  // of the walk stage
   GivenUp given_up;           // where kernels give T up early
+  Carried carried;
 };
 
 }  // namespace kda::abi::segments

@@ -1,5 +1,4 @@
-// Sequences cut into segments of so many tokens, a power of two, numbered as chunks are
-// (base/varlen.cuh).
+// Sequences cut into segments of so many tokens, numbered as chunks are (base/varlen.cuh).
 #pragma once
 
 #include "abi/shape.h"
@@ -9,13 +8,26 @@
 
 namespace kda {
 
-// Tokens a segment: division by a shift.
-struct SegmentTokens {
+// Tokens a segment, a power of two: division by a shift.
+struct PowerOfTwoTokens {
   int shift;
 
-  KDA_DEVICE explicit SegmentTokens(int tokens) : shift(31 - __clz(tokens)) {}
+  KDA_DEVICE explicit PowerOfTwoTokens(int tokens) : shift(31 - __clz(tokens)) {}
+  KDA_DEVICE i64 count() const { return i64(1) << shift; }
 };
-KDA_DEVICE i64 operator/(i64 tokens, SegmentTokens each) { return tokens >> each.shift; }
+KDA_DEVICE i64 operator/(i64 tokens, PowerOfTwoTokens each) { return tokens >> each.shift; }
+
+// Of any number.
+struct AnyTokens {
+  int tokens;
+
+  KDA_DEVICE explicit AnyTokens(int of) : tokens(of) {}
+  KDA_DEVICE i64 count() const { return tokens; }
+};
+KDA_DEVICE i64 operator/(i64 tokens, AnyTokens each) { return tokens / each.tokens; }
+
+template <bool power_of_two>
+using SegmentTokens = either<power_of_two, PowerOfTwoTokens, AnyTokens>;
 
 struct Segment {
   Sequence sequence;
@@ -23,18 +35,19 @@ struct Segment {
   int index, count;  // within the sequence, which has at least one, if empty
   i64 slot;          // of the sequence's first segment
 
-  KDA_DEVICE Segment(const Sequence& of, int number, i64 at, SegmentTokens tokens)
+  template <class Tokens>
+  KDA_DEVICE Segment(const Sequence& of, int number, i64 at, Tokens tokens)
       : sequence(of),
         n(number),
-        count(static_cast<int>((of.length() + (i64(1) << tokens.shift) - 1) / tokens)),
+        count(static_cast<int>((of.length() + tokens.count() - 1) / tokens)),
         slot(first_slot(of.begin, number, tokens)) {
     index = static_cast<int>(at - slot);
     count = larger(count, 1);
   }
 
   // A sequence's first.
-  template <abi::Shape shape>
-  static KDA_DEVICE Segment first_of(const abi::Inputs& in, int n, SegmentTokens tokens) {
+  template <abi::Shape shape, class Tokens>
+  static KDA_DEVICE Segment first_of(const abi::Inputs& in, int n, Tokens tokens) {
     const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n);
     return Segment(sequence, n, first_slot(sequence.begin, n, tokens), tokens);
   }
@@ -48,8 +61,8 @@ struct Segment {
 };
 
 // The one of a segment slot; slots that no segment has give one that does not exist.
-template <abi::Shape shape>
-KDA_DEVICE Segment segment_at(const abi::Inputs& in, i64 at, SegmentTokens tokens) {
+template <abi::Shape shape, class Tokens>
+KDA_DEVICE Segment segment_at(const abi::Inputs& in, i64 at, Tokens tokens) {
   const int n = sequence_at<shape.varlen, shape.cu_seqlens_type>(in, at, tokens);
   return Segment(sequence_of<shape.varlen, shape.cu_seqlens_type>(in, n), n, at, tokens);
 }

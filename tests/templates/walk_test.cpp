@@ -24,8 +24,7 @@ namespace {
 using namespace kda;
 
 struct Args {
-  abi::Inputs in;
-  abi::chunk::Walk walk;
+  abi::chunk::PrepareArgs prepare;
   int* told = nullptr;   // [slots, HV]: by whom `each` was told of a tile, and how often
   int* taken = nullptr;  // [slots, HV]: by whom it was taken, and how often
   int* tiles = nullptr;  // [groups]: how many it took
@@ -35,8 +34,7 @@ constexpr int kGroup = 1000;  // of what told and taken add up
 constexpr const char* kSource = R"(
 #include "sm90/factors/walk.cuh"
 struct Args {
-  kda::abi::Inputs in;
-  kda::abi::chunk::Walk walk;
+  kda::abi::chunk::PrepareArgs prepare;
   int* told;
   int* taken;
   int* tiles;
@@ -44,9 +42,9 @@ struct Args {
 extern "C" __global__ void count(const __grid_constant__ Args args) {
   const int group = static_cast<int>(blockIdx.x);
   const auto mark = [&](int* at, const kda::Tile& tile) {
-    atomicAdd(at + tile.slot * args.in.value_heads + tile.head, 1000 * group + 1);
+    atomicAdd(at + tile.slot * args.prepare.in.value_heads + tile.head, 1000 * group + 1);
   };
-  kda::Walk walk(args.in, args.walk, group);
+  kda::Walk walk(args.prepare, group);
   walk.each([&](const kda::Tile& tile) { mark(args.told, tile); });
   int tiles = 0;
   while (!walk.is_over()) {
@@ -58,13 +56,14 @@ extern "C" __global__ void count(const __grid_constant__ Args args) {
 }
 )";
 
-// short_tokens as of abi::factors::Tuning.
-launch::Module module_of(bool varlen, int short_tokens) {
+// short_tokens and abreast as of abi::factors::Tuning.
+launch::Module module_of(bool varlen, int short_tokens, int abreast = 0) {
   std::vector<compile::Header> headers;
   for (const auto& file : compose::embedded_files()) headers.push_back({file.path, file.text});
   const std::string source =
       std::string("#define KDA_SHAPE {.varlen = ") + (varlen ? "true" : "false") +
-      "}\n#define KDA_TUNING {.short_tokens = " + std::to_string(short_tokens) + "}\n" + kSource;
+      "}\n#define KDA_TUNING {.short_tokens = " + std::to_string(short_tokens) +
+      ", .abreast = " + std::to_string(abreast) + "}\n" + kSource;
   const auto built =
       compile::compile({source, "count", "sm_90a", compile::options("sm_90a")}, headers);
   INFO(built.status().message());
@@ -79,12 +78,20 @@ struct Run {
   std::vector<std::int64_t> lengths;
   int heads;
   int groups;
+  int segment = 0;  // chunks
 };
+
+// A sequence.
+int segments_of(const Run& run) {
+  if (run.segment == 0) return 1;
+  const auto tokens = std::int64_t{run.segment} * abi::factors::chunk;
+  return static_cast<int>((run.lengths.front() + tokens - 1) / tokens);
+}
 
 // As strategy/chunk_factors.cpp has groups step.
 abi::chunk::Walk walk_of(const Run& run, bool apart) {
   const int sequences = static_cast<int>(run.lengths.size());
-  const int rows = run.groups / run.heads;
+  const int rows = run.groups / run.heads / segments_of(run);
   return {.heads = run.groups % run.heads,
           .sequences = apart ? 0 : rows % sequences,
           .chunks = apart ? rows : rows / sequences,
@@ -116,12 +123,14 @@ std::vector<int> counts_of(const test::Gpu& gpu, const launch::Module& module, c
   test::DeviceMemory tiles(gpu, static_cast<std::size_t>(run.groups) * sizeof(int));
 
   Args args;
-  args.in.cu_seqlens = offsets.data();
-  args.in.tokens = cu.back();
-  args.in.length = run.lengths.front();
-  args.in.sequences = static_cast<int>(run.lengths.size());
-  args.in.value_heads = run.heads;
-  args.walk = walk_of(run, apart);
+  args.prepare.in.cu_seqlens = offsets.data();
+  args.prepare.in.tokens = cu.back();
+  args.prepare.in.length = run.lengths.front();
+  args.prepare.in.sequences = static_cast<int>(run.lengths.size());
+  args.prepare.in.value_heads = run.heads;
+  args.prepare.walk = walk_of(run, apart);
+  args.prepare.segment = run.segment;
+  args.prepare.segments = run.groups / run.heads % segments_of(run);
   args.told = static_cast<int*>(told.data());
   args.taken = static_cast<int*>(taken.data());
   args.tiles = static_cast<int*>(tiles.data());
@@ -212,4 +221,22 @@ TEST_CASE("groups share the tiles of a mixed pack's long sequences", "[gpu]") {
       INFO(heads << " heads, " << groups << " groups");
       CHECK(spread(counts_of(gpu, module, {mixed, heads, groups}, true, kShort)) <= 1);
     }
+}
+
+// Of a last segment that is shorter the others' groups take no more for it.
+TEST_CASE("groups take every tile of segments abreast", "[gpu]") {
+  if (!test::on_device()) return;
+  const test::Gpu gpu;
+  const launch::Module module = module_of(false, 1, 1);
+  for (const int heads : {1, 3, 8})
+    for (const int groups : {1, 7, 48, 368})
+      for (const int segment : {1, 3, 16, 410})
+        for (const auto& lengths : {std::vector<std::int64_t>{1000}, {65}, {5000, 5000, 5000}}) {
+          const Run run{lengths, heads, groups, segment};
+          INFO(lengths.size() << " sequences of " << lengths.front() << ", " << heads << " heads, "
+                              << groups << " groups, segments of " << segment << " chunks");
+          const std::vector<int> counts = counts_of(gpu, module, run, false, 1);
+          const int places = segments_of(run) * segment * static_cast<int>(lengths.size()) * heads;
+          CHECK(*std::max_element(counts.begin(), counts.end()) <= (places + groups - 1) / groups);
+        }
 }

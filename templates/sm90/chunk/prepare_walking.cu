@@ -36,13 +36,13 @@ extern "C" __global__ void __launch_bounds__(Group::threads* tune.groups, 1)
   if constexpr (tune.flags != 0 && !shape.varlen) {
     // Only to the L2, where what is written later arrives, too.  Not in a pack: cu_seqlens would
     // be read, which may still be written.
-    const Walk soon(in, args.walk, group);
+    const Walk soon(args, group);
     if (factors.warp == 2 && !soon.is_over()) prefetch_tile(in, soon.here());
   }
   if (looks_before_waiting && ends_at_once<shape>(given, in)) return;
   ptx::wait_for_previous();  // before any block ends or lets others start: they need not
   if (!looks_before_waiting && ends_at_once<shape>(given, in)) return;
-  Walk walk(in, args.walk, group);
+  Walk walk(args, group);
   Incoming raw;
   const auto load = [&] {  // of the tile where the walk stands
     if (walk.is_over()) return;

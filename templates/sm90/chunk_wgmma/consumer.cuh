@@ -17,6 +17,9 @@ struct WholeChain {
   // Whether a chunk's first steps stand at the end of the turn before (consume()): a faster turn,
   // but twice the code, and the first chunk meets the other.
   static constexpr bool begins_before = true;
+  // Whether it is a state's share of another chain: v = 0, and what load_values loads are rows of o
+  // to which it adds.
+  static constexpr bool adds = false;
   // v^T of a chunk, from this lane's place in its rows.
   template <class Chain>
   KDA_DEVICE void load_values(u32 (&v)[Chain::chunk_tiles / 2][4], u32 own) const {
@@ -73,7 +76,15 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     if constexpr (!fetch_early) fetch(here);
     if constexpr (Scale::needed) s_scale.choose(largest(s));
     pack(s_operand, s, s_scale);
-    if constexpr (!Scale::needed) take_values<Chain>(r, v);
+    if constexpr (Kind::adds) {
+      static_assert(!Scale::needed, "by f16's scales o would have to be added later");
+      take_values<Chain>(o, v);
+      multiply(o, kind.unscaled);
+#pragma unroll
+      for (auto& x : r) x[0] = x[1] = x[2] = x[3] = 0.0F;
+    } else if constexpr (!Scale::needed) {
+      take_values<Chain>(r, v);
+    }
     // S decays before the products that read the packed copy: ptxas waits for all in flight before
     // it lets registers change that another product once wrote.
     decay_state(s, decay);
@@ -92,7 +103,7 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     read_state<Chain, Scale::needed ? 1 : -1>(r, s_operand, factors + slot.image.kd);
     ptx::wgmma_commit();
 
-    read_state<Chain>(o, s_operand, factors + slot.image.qd);
+    read_state<Chain, 1, Kind::adds>(o, s_operand, factors + slot.image.qd);
     ptx::wgmma_commit();
 
     const typename Chain::Cursor done = here;

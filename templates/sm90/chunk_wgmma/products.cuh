@@ -48,16 +48,15 @@ KDA_DEVICE void pack(u32 (&a)[count / 2][4], const float (&x)[count][4],
   }
 }
 
-// acc[V, C] = A[V, K] factor[C, K]^T; sign -1: is taken from what is in acc.
-template <class Chain, int sign = 1>
+// acc[V, C] = A[V, K] factor[C, K]^T; onto: what is in acc, from which it is taken with sign -1.
+template <class Chain, int sign = 1, bool onto = (sign < 0)>
 KDA_DEVICE void read_state(typename Chain::Accumulators& acc, const u32 (&a)[Chain::keys / 16][4],
                            ptx::WgmmaPlace factor) {
   const ptx::WgmmaTile tile(factor, 128, 0, 1024);
 #pragma unroll
   for (int k = 0; k < Chain::keys / 16; ++k) {
     ptx::wgmma_m64k16<Chain::type, Chain::chunk, 0, sign>::run(
-        &acc[0][0], a[k], tile.at(k / 4 * Chain::Factor::panel_bytes + k % 4 * 32),
-        k > 0 || sign < 0);
+        &acc[0][0], a[k], tile.at(k / 4 * Chain::Factor::panel_bytes + k % 4 * 32), k > 0 || onto);
   }
 }
 

@@ -1,6 +1,7 @@
 // The order in which groups take the tiles of a pack.
 #pragma once
 
+#include "abi/chunk.h"
 #include "abi/factors.h"
 #include "base/types.cuh"
 #include "base/varlen.cuh"
@@ -14,10 +15,10 @@ namespace kda {
 class PackWalk {
  public:
   // From tile `first` on, of at most abi::factors::most_walked sequences.  A whole warp asks.
-  KDA_DEVICE PackWalk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)
-      : in_(in), step_(step), c_(0), n_(0), head_(first % in.value_heads) {
+  KDA_DEVICE PackWalk(const abi::chunk::PrepareArgs& args, int first)
+      : in_(args.in), step_(args.walk), c_(0), n_(0), head_(first % in_.value_heads) {
     look();
-    advance(first / in.value_heads);
+    advance(first / in_.value_heads);
   }
 
   KDA_DEVICE bool is_over() const { return n_ < 0; }

@@ -1,8 +1,10 @@
 // The order in which groups take tiles.
 #pragma once
 
+#include "abi/chunk.h"
 #include "base/types.cuh"
 #include "sm90/factors/pack_walk.cuh"
+#include "sm90/factors/segment_walk.cuh"
 #include "sm90/factors/tile.cuh"
 
 namespace kda {
@@ -12,13 +14,13 @@ namespace kda {
 class AbreastWalk {
  public:
   // From tile `first` on.
-  KDA_DEVICE AbreastWalk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)
-      : in_(in),
-        step_(step),
-        chunks_(chunks_of(in)),
-        c_(first / in.value_heads / in.sequences),
-        n_(first / in.value_heads % in.sequences),
-        head_(first % in.value_heads) {}
+  KDA_DEVICE AbreastWalk(const abi::chunk::PrepareArgs& args, int first)
+      : in_(args.in),
+        step_(args.walk),
+        chunks_(chunks_of(in_)),
+        c_(first / in_.value_heads / in_.sequences),
+        n_(first / in_.value_heads % in_.sequences),
+        head_(first % in_.value_heads) {}
 
   KDA_DEVICE bool is_over() const { return c_ >= chunks_; }
 
@@ -81,13 +83,13 @@ class AbreastWalk {
 // take them (sm90/long_sequence.cuh), all heads of a chunk, then the sequence's next.
 class LongWalk {
  public:
-  KDA_DEVICE LongWalk(const abi::Inputs& in, const abi::chunk::Walk& step, int first)
-      : in_(in),
-        step_(step),
-        n_(in.sequences),
+  KDA_DEVICE LongWalk(const abi::chunk::PrepareArgs& args, int first)
+      : in_(args.in),
+        step_(args.walk),
+        n_(in_.sequences),
         chunks_(0),
-        c_(first / in.value_heads),
-        head_(first % in.value_heads) {
+        c_(first / in_.value_heads),
+        head_(first % in_.value_heads) {
     settle();
   }
 
@@ -160,6 +162,8 @@ class LongWalk {
   int n_, chunks_, c_, head_;
 };
 
-using Walk = either<(tune.short_tokens > 1), LongWalk, either<shape.varlen, PackWalk, AbreastWalk>>;
+using Walk =
+    either<tune.abreast != 0, SegmentWalk,
+           either<(tune.short_tokens > 1), LongWalk, either<shape.varlen, PackWalk, AbreastWalk>>>;
 
 }  // namespace kda

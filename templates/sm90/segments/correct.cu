@@ -191,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   const int number = static_cast<int>(line % args.segments.parts);
   const int head = static_cast<int>(line / args.segments.parts % in.value_heads);
   const int n = static_cast<int>(line / args.segments.parts / in.value_heads);
-  Part part{Segment::first_of<shape>(in, n, SegmentTokens(args.segments.chunks * chunk)), head,
+  Part part{Segment::first_of<shape>(in, n, PowerOfTwoTokens(args.segments.chunks * chunk)), head,
             static_cast<int>(blockIdx.x % Tiles::count)};
   const Ring ring(memory);
   if (threadIdx.x == 0) ring.init();

@@ -21,6 +21,13 @@ KDA_DEVICE float* lengths_at(const abi::segments::Args& args, i64 tile, int look
   return args.given_up.lengths + at * 64 + column;
 }
 
+// The same of those that end what is carried.
+KDA_DEVICE float* carry_lengths_at(const abi::segments::Args& args, i64 tile, int look) {
+  const i64 at = tile * abi::segments::carry_looks(args.segments.chunks) + look;
+  const int column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + tile::Lane().g;
+  return args.carried.lengths + at * 64 + column;
+}
+
 // Sums over keys, of this lane's two rows of S^T, of what of(element) says of each.
 struct RowSums {
   float of[2];

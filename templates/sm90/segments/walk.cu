@@ -5,6 +5,7 @@
 // with v = 0, give q~ and the transition T.  The first segment starts from the initial state and
 // needs neither of these.  A warpgroup has 64 columns.  A unit of two has V columns and K columns,
 // which take as long as each other or, once T has come to nothing or is given up, no time at all.
+// Or there are V columns alone, beside the prepare stage, and no T (carry.cu).
 #include "abi/segments.h"
 #include "base/guard.cuh"
 #include "base/segment.cuh"
@@ -48,7 +49,7 @@ KDA_DEVICE void begin_state(Chain::State& state, const abi::segments::Args& args
     const Slots<shape> slots(args.chain.out, part.segment.n);
     if (slots.has_start() && part.segment.index == 0) {
       state.load(slots.start(args.chain.out, args.chain.in, part.head),
-                 part.value_tile() * 64 + warp_column());
+                 (part.value_tile() + own_tile()) * 64 + warp_column());
     } else {
       state.clear();
     }
@@ -79,7 +80,7 @@ KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args
       args.segments.known[head_slot * 2 + tile] = {chunks - left, left == 0 ? 1 : 0};
     }
   } else {
-    const int tile = part.value_tile();
+    const int tile = part.value_tile() + own_tile();
     if (wanted && part.segment.count == 1) {
       const Slots<shape> slots(args.chain.out, part.segment.n);
       const int column = tile * 64 + warp_column();
@@ -90,35 +91,29 @@ KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args
       }
     } else if (wanted) {
       segments::store_tile(state.s[0], Tiles::at(args.segments, head_slot, tile));
-      const bool finite = __all_sync(0xffffffffU, is_finite(state.s[0]));
-      args.segments.finite[(head_slot * Tiles::count + tile) * 4 + warp_column() / 16] = finite;
+      if constexpr (!carried) {
+        const bool finite = __all_sync(0xffffffffU, is_finite(state.s[0]));
+        args.segments.finite[(head_slot * Tiles::count + tile) * 4 + warp_column() / 16] = finite;
+      }
     }
   }
 }
 
-// Gives back the task's last `left` chunks unread, that others of the block may go on.
-KDA_DEVICE void pass(const Chain::Ring& ring, int chunks, int left) {
-  Chain::Cursor here{(chunks - left) % Chain::stages,
-                     static_cast<u32>((chunks - left) / Chain::stages % 2)};
-#pragma unroll 1
-  for (; left > 0; --left) {
-    ring.wait_full(here);
-    ring.release(here);
-    here.next();
-  }
-}
-
-// Chains of V columns that note their lengths for those of T that are given up.
+// Chains of V columns that note their lengths, beside which others may be nothing.
 struct NotesLengths : chunk_wgmma::WholeChain {
   const abi::segments::Args& args;
   const Chain::Ring& ring;
+  int chunks;
 
-  KDA_DEVICE NotesLengths(const abi::segments::Args& of, const Chain::Ring& in)
-      : args(of), ring(in) {}
+  KDA_DEVICE NotesLengths(const abi::segments::Args& of, const Chain::Ring& in, int all)
+      : args(of), ring(in), chunks(all) {}
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
-    if (is_look(left)) {
+    if (carried ? abi::segments::is_carry_look(chunks - left) : is_look(left)) {
       const RowSums squares(state.s[0], square);
-      float* to = lengths_at(args, ptx::ld_shared_u32(tile_of(ring)), look_at(left));
+      const u32 tile = ptx::ld_shared_u32(tile_of(ring)) + static_cast<u32>(own_tile());
+      float* to = carried
+                      ? carry_lengths_at(args, tile, abi::segments::carry_look_at(chunks - left))
+                      : lengths_at(args, tile, look_at(left));
       if (tile::Lane().t == 0) {
         to[0] = squares.of[0];
         to[8] = squares.of[1];
@@ -140,14 +135,15 @@ KDA_DEVICE void consume(const Chain::Ring& ring, const abi::segments::Args& args
     if constexpr (identity) {
       left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state,
                                          Transitions{ring, args.given_up.again});
-    } else if constexpr (gives_up) {
-      left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state, NotesLengths(args, ring));
+    } else if constexpr (gives_up || carried) {
+      left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state,
+                                         NotesLengths(args, ring, task.chunks));
     } else {
       left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state);
     }
     leave_state<identity>(state, args, Part::here(args), left);
   }
-  if (tune.warpgroups == 2 && left > 0) {
+  if (!carried && tune.warpgroups == 2 && left > 0) {
     pass(ring, Part::here(args).task(args.segments.chunks, 0).chunks, left);
   }
 }
@@ -162,9 +158,9 @@ KDA_DEVICE void pass_by(const abi::segments::Args& args, const Part& part) {
              offset_of<shape.varlen>(o, task.n, task.sequence.begin, task.head);
   const i64 rest = task.sequence.length() - task.first;
   const i64 tokens = static_cast<i64>(task.chunks) * chunk;
-  write_zeros<Chain::type>(to + task.first * o.token + task.value0, o.token,
-                           rest < tokens ? rest : tokens, smaller(64, Chain::values - task.value0),
-                           Chain::threads);
+  write_zeros<Chain::type>(
+      to + task.first * o.token + task.value0, o.token, rest < tokens ? rest : tokens,
+      smaller(ValueRows::columns, Chain::values - task.value0), Chain::threads);
 }
 
 extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
@@ -195,18 +191,25 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     }
   }
   const Task task = part.task(args.segments.chunks, 0);
+  if constexpr (carried) {
+    if (threadIdx.x < tune.warpgroups) {
+      args.carried.ends[part.tile(in) + threadIdx.x] = abi::segments::unknown;
+    }
+  }
 
   const Chain::Ring ring(memory);
   if (threadIdx.x == 0) {
     ring.init(by_engine(args, part));
     ptx::st_shared_u32(stop_of(ring), 0);
-    if (gives_up) ptx::st_shared_u32(tile_of(ring), part.tile(in));
+    if (gives_up || carried) ptx::st_shared_u32(tile_of(ring), part.tile(in));
   }
   __syncthreads();
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp < Chain::consumers / 32) {
-    if (tune.warpgroups == 2 ? warp >= 4 : part.value_tile() < 0) {
+    if constexpr (carried) {
+      consume<false>(ring, args, part, task);
+    } else if (tune.warpgroups == 2 ? warp >= 4 : part.value_tile() < 0) {
       consume<true>(ring, args, part, task);
     } else {
       consume<false>(ring, args, part, task);

@@ -13,9 +13,10 @@
 
 namespace kda {
 
-// Rows of 64 V columns, in the first panel of a slot's rows where there are two.
+// Rows of the block's V columns; of 64 in the first panel of a slot's rows where the other is of K
+// columns.
 struct ValueRows : Chain {
-  static constexpr int columns = 64;
+  static constexpr int columns = carried ? Chain::columns : 64;
 };
 
 // Where q~ of a part's chunks goes from: the other panel, or where o would lie.
@@ -133,15 +134,7 @@ KDA_DEVICE void produce(const Chain::Ring& ring, const abi::segments::Args& args
   const int fed = chunk_wgmma::feed<Chain>(ring, args.chain, task, [&] {
     return tune.warpgroups == 1 && ptx::ld_shared_u32(stop_of(ring)) != 0;
   });
-  // Nothing may land once the block has ended, whether or not it is still wanted, and whether or
-  // not all had been fed when the consumers ended.
-  if (tune.warpgroups == 1 && threadIdx.x % 32 == 0) {
-    Chain::Cursor landing;
-    for (int i = 0; i < fed; ++i) {
-      if (i >= fed - Chain::stages) ring.wait_full(landing);
-      landing.next();
-    }
-  }
+  if (tune.warpgroups == 1 && threadIdx.x % 32 == 0) land(ring, fed);
 }
 
 }  // namespace kda

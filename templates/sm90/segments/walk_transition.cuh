@@ -86,6 +86,7 @@ KDA_DEVICE void set_identity(Chain::State& state, int column0) {
 // The columns of the identity, with v = 0, until nothing is left of them or they are given up.
 struct Transitions {
   static constexpr bool begins_before = true;
+  static constexpr bool adds = false;
   const Chain::Ring& ring;
   bool to_the_end;  // not given up before
 
