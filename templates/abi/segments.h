@@ -187,15 +187,16 @@ struct GivenUp {
 // to o, and ends where each V column is at most `most_lost` of S_local's.  That is looked at after
 // so many chunks: strong gates forget in one or two, weak ones in some 50 to 110 of 32 tokens.
 constexpr bool is_carry_look(int gone) {
-  return gone <= 2 || (gone <= 128 && gone % 4 == 0) || gone % 32 == 0;
+  return gone == 1 || gone == 2 || gone == 4 || (gone <= 128 && gone % 8 == 0) || gone % 32 == 0;
 }
 constexpr int carry_look_at(int gone) {
-  return gone <= 2 ? gone - 1 : (gone <= 128 ? gone / 4 + 1 : gone / 32 + 29);
+  return gone < 8 ? gone / 2 : (gone <= 128 ? gone / 8 + 2 : gone / 32 + 14);
 }
 // Of a segment of so many chunks, at most.
-constexpr int carry_looks(int chunks) { return chunks / 32 + 34; }
-static_assert(carry_look_at(4) == 2 && carry_look_at(160) == carry_look_at(128) + 1);
+constexpr int carry_looks(int chunks) { return chunks / 32 + 19; }
+static_assert(carry_look_at(1) == 0 && carry_look_at(4) == 2 && carry_look_at(8) == 3);
 static_assert(carry_look_at(128) < carry_looks(128) && carry_look_at(4096) < carry_looks(4096));
+static_assert(carry_look_at(160) == carry_look_at(128) + 1);
 
 struct Carried {
   float* states = nullptr;   // as Segments::states: what is left of it at the segment's end

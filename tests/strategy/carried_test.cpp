@@ -1,7 +1,9 @@
 // Strategy segments with prepare beside the walk: on any host what is launched and refused, on the
 // device that states are carried into segments as exactly as if there were one.
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -240,11 +242,76 @@ TEST_CASE("what is carried ends where nothing is seen of it, as exactly", "[gpu]
         const auto cut = error_by(tuning);
         INFO(tuning << " | " << to_text(one));
         // What is added to o is rounded with it, once in each turn.
-        CHECK(cut.o.rel_l2 < 1.1 * whole.o.rel_l2 + 1e-4);
+        CHECK(cut.o.rel_l2 < 1.15 * whole.o.rel_l2 + 1e-4);
         CHECK(cut.state.rel_l2 < 1.05 * whole.state.rel_l2 + 1e-4);
       }
     }
   }
+}
+
+namespace {
+
+// What a run's blocks told each other at the ends of all but the last segments, by segment slot,
+// head and tile of V; 0: nothing, as of a first segment.
+std::vector<unsigned> ends_of(const Gpu& gpu, const Trial& one, const reference::Tensors& tensors,
+                              const char* tuning) {
+  const auto plan = Plan::make(one.problem, {.strategy = "segments", .tuning = tuning});
+  REQUIRE(plan);
+  const auto values =
+      tunable::parse(tuning, segments.space(), segments.defaults(one.problem, h200()));
+  REQUIRE(values);
+  const auto recipe = segments.compose(one.problem, h200(), *values);
+  REQUIRE(recipe);
+  const auto shape = problem::shape_of(one.problem);
+  std::vector<unsigned> ends;
+  Rig rig(gpu, one, tensors);
+  const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes, Stream stream) {
+    const Status status = plan->run(forward, workspace, bytes, stream);
+    gpu.synchronize();
+    compose::Launch launch;
+    recipe->stages[2].bind({forward, static_cast<std::byte*>(workspace)}, launch);
+    abi::segments::Args args;
+    std::memcpy(&args, launch.args, sizeof args);
+    const std::int64_t slots = one.tokens() / (std::int64_t{args.segments.chunks} * 32);
+    ends.resize(static_cast<std::size_t>(slots * one.problem.value_heads *
+                                         abi::segments::value_tiles(shape)));
+    must(gpu.driver().MemcpyDtoH(ends.data(), reinterpret_cast<CUdeviceptr>(args.carried.ends),
+                                 ends.size() * sizeof(unsigned)),
+         "download");
+    return status;
+  };
+  CHECK(rig.run(run, plan->workspace_bytes()) == "");
+  return ends;
+}
+
+}  // namespace
+
+// Columns without values, of which nothing is left at once, would keep
+// all of their block going to the end were nothing not little beside nothing.
+TEST_CASE("what is carried ends beside columns that have none", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  Trial one = decaying(0.01, 1.0);
+  one.problem.initial_state = false;
+  Truth truth(one);
+  reference::Tensors tensors = truth.tensors();
+  auto* v = reinterpret_cast<std::uint16_t*>(tensors.v.data());
+  for (std::size_t t = 0; t < 9000; ++t) {
+    for (const int column : {3, 77, 128, 136}) v[t * 256 + static_cast<std::size_t>(column)] = 0;
+  }
+  for (const char* tuning : {kTunings[0], kTunings[1], kTunings[2]}) {
+    INFO(tuning);
+    for (const unsigned end : ends_of(gpu, one, tensors, tuning)) {
+      CHECK((end == abi::segments::unknown || end == abi::segments::nothing_left));
+    }
+  }
+  // And where states are all there is they are carried on.
+  Trial still = decaying(0.0, 0.0);
+  Truth same(still);
+  int left = 0;
+  for (const unsigned end : ends_of(gpu, still, same.tensors(), kTunings[2]))
+    left += end == abi::segments::something_left ? 1 : 0;
+  CHECK(left == 3 * 2 * 2);  // segments between the first and the last, heads, tiles
 }
 
 TEST_CASE("an infinite state is carried to the end", "[gpu][carried]") {

@@ -20,29 +20,6 @@
 
 namespace kda {
 
-// Whether what is carried may be seen beside S_local's columns, of which the walk has noted how
-// long they were: this lane's two.
-KDA_DEVICE bool is_seen(const abi::segments::Args& args, u32 tile, int look,
-                        const Chain::State& state) {
-  constexpr float most = abi::segments::most_lost * abi::segments::most_lost;
-  constexpr float least = 0x1p-90F;  // squares of shorter ones lose their last bits
-  const float* lengths = carry_lengths_at(args, tile, look);
-  const RowSums squares(state.s[0], square);
-  float largest = 0.0F;
-#pragma unroll
-  for (const auto& x : state.s[0]) {
-#pragma unroll
-    for (const float e : x) largest = e == e ? fmaxf(largest, fabsf(e)) : 1.0F;
-  }
-  bool seen = false;
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    const float length = __ldcg(lengths + row * 8);
-    seen |= !(length >= least && squares.of[row] <= most * length);
-  }
-  return seen && largest != 0.0F;
-}
-
 // A chain of the state before the segment.
 struct Carry {
   static constexpr bool begins_before = true;
@@ -51,8 +28,20 @@ struct Carry {
   const abi::segments::Args& args;
   u32 tile;  // of S_local
   int chunks;
-  float unscaled;  // o is added to before it is scaled
-  bool stops;      // whether those who bring chunks are told when no more are wanted
+  float unscaled;            // o is added to before it is scaled
+  bool stops;                // whether those who bring chunks are told when no more are wanted
+  mutable float lengths[2];  // at the next look, of S_local's two columns that are this lane's
+
+  KDA_DEVICE Carry(const Chain::Ring& in, const abi::segments::Args& of, u32 of_tile,
+                   const Task& task, bool tells)
+      : ring(in),
+        args(of),
+        tile(of_tile),
+        chunks(task.chunks),
+        unscaled(1.0F / of.chain.in.scale),
+        stops(tells) {
+    fetch(1);
+  }
 
   template <class Chain>
   KDA_DEVICE void load_values(u32 (&o)[Chain::chunk_tiles / 2][4], u32 own) const {
@@ -60,14 +49,53 @@ struct Carry {
   }
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
     const int gone = chunks - left;
-    if (!abi::segments::is_carry_look(gone)) return true;
-    const int look = abi::segments::carry_look_at(gone);
-    const bool goes = ptx::barrier_vote_any(1, 128, is_seen(args, tile, look, state));
-    if (!goes && stops && threadIdx.x == 0) {
-      ptx::st_shared_u32(stop_of(ring), static_cast<u32>(left));
+    bool goes = true;
+    if (abi::segments::is_carry_look(gone)) {
+      goes = ptx::barrier_vote_any(1, 128, is_seen(state));
+      if (!goes && stops && threadIdx.x == 0) {
+        ptx::st_shared_u32(stop_of(ring), static_cast<u32>(left));
+      }
+      // Known to be the same for a whole warp (Transitions).
+      goes = __shfl_sync(0xffffffffU, goes ? 1 : 0, 0) != 0;
     }
-    // Known to be the same for a whole warp (Transitions).
-    return __shfl_sync(0xffffffffU, goes ? 1 : 0, 0) != 0;
+    if (abi::segments::is_carry_look(gone + 1)) fetch(gone + 1);
+    return goes;
+  }
+
+ private:
+  // Ahead of the look: they come from the L2.
+  KDA_DEVICE void fetch(int gone) const {
+    const float* from = carry_lengths_at(args, tile, abi::segments::carry_look_at(gone));
+    lengths[0] = __ldcg(from);
+    lengths[1] = __ldcg(from + 8);
+  }
+
+  // Whether what is carried may be seen beside S_local's columns.
+  KDA_DEVICE bool is_seen(const Chain::State& state) const {
+    constexpr float most = abi::segments::most_lost * abi::segments::most_lost;
+    constexpr float least = 0x1p-90F;  // squares of shorter ones lose their last bits
+    const RowSums squares(state.s[0], square);
+    bool seen = false;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      if (lengths[row] >= least) {
+        seen |= !(squares.of[row] <= most * lengths[row]);
+      } else {  // a column of next to nothing: unless nothing is carried into it either
+        seen |= !is_nothing(state.s[0], row);
+      }
+    }
+    return seen;
+  }
+
+  template <int count>
+  static KDA_DEVICE bool is_nothing(const float (&s)[count][4], int row) {
+    u32 bits = 0;
+#pragma unroll
+    for (const auto& x : s) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) bits |= __float_as_uint(row == 0 ? x[e] : x[2 + e]);
+    }
+    return (bits & 0x7fffffffU) == 0;
   }
 };
 
@@ -98,9 +126,8 @@ KDA_DEVICE bool carry(const Chain::Ring& ring, const abi::segments::Args& args, 
   Chain::State state;
   segments::load_tile(state.s[0], turn == 0 ? Tiles::at(args.segments, before, tile)
                                             : carried_at(args, before, tile));
-  const int left = chunk_wgmma::consume<Chain>(
-      ring, args.chain, task, state,
-      Carry{ring, args, part.tile(in), task.chunks, 1.0F / in.scale, stops});
+  const int left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state,
+                                               Carry(ring, args, part.tile(in), task, stops));
   if (left > 0) {
     if (!stops) pass(ring, task.chunks, left);
     return had;
