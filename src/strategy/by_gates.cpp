@@ -17,6 +17,7 @@
 #include "compose/workspace.hpp"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
+#include "strategy/fused_carried.hpp"
 #include "strategy/guarded.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
@@ -85,6 +86,9 @@ double way_microseconds(int number, const Problem& problem, const device::Device
   return default_microseconds(way(number), problem, problem, device);
 }
 
+double estimate(const Problem& problem, const device::Device& device,
+                const tunable::Values& values);
+
 // As many segments as have a pair of blocks each, and are longer than their leads.
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   const int most = most_segments(problem, device);
@@ -96,7 +100,18 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   }
   tuning.otherwise =
       way_microseconds(2, problem, device) <= way_microseconds(3, problem, device) ? 2 : 3;
-  return tunable::values_of(tuning, abi::by_gates::tunables);
+  const auto values = [](const Tuning& each) {
+    return tunable::values_of(each, abi::by_gates::tunables);
+  };
+  Tuning best = tuning;
+  for (const int segments : abi::by_gates::tunables[0].values) {
+    if (segments <= 0 || segments > most || !serves_carried(problem)) continue;
+    const Tuning carried{.segments = segments, .otherwise = tuning.otherwise, .carries = 2};
+    if (estimate(problem, device, values(carried)) < estimate(problem, device, values(best))) {
+      best = carried;
+    }
+  }
+  return values(best);
 }
 
 // Final states that lie over initial ones: a segment may end before another begins.
@@ -112,12 +127,14 @@ compose::Stage look_stage(const Problem& problem, const Tuning& tuning, std::siz
   stage.prelude = compose::prelude(problem::shape_of(problem), {});
   stage.threads = static_cast<unsigned>(abi::by_gates::threads(problem.key_dim));
   stage.overlaps_previous = true;
-  stage.bind = [problem, segments = tuning.segments, found](const Run& run, Launch& launch) {
+  stage.bind = [problem, tuning, found](const Run& run, Launch& launch) {
     launch.grid[0] = abi::by_gates::blocks;
-    launch.set(abi::by_gates::LookArgs{.in = problem::inputs_of(problem, run.forward),
-                                       .found = reinterpret_cast<unsigned*>(run.workspace + found),
-                                       .segments = segments,
-                                       .other = lies_over(run.forward)});
+    abi::by_gates::LookArgs args{.in = problem::inputs_of(problem, run.forward),
+                                 .found = reinterpret_cast<unsigned*>(run.workspace + found),
+                                 .segments = tuning.segments,
+                                 .other = lies_over(run.forward)};
+    if (tuning.carries > 1) args.weak = reinterpret_cast<unsigned*>(run.workspace);
+    launch.set(args);
   };
   return stage;
 }
@@ -140,7 +157,15 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
         fmt::format("strategy by_gates: segments={}, at most {} have a pair of blocks each on {}",
                     tuning.segments, most, device.name));
   }
-  Result<compose::Recipe> first = compose_fused_segments(problem, device, tuning.segments);
+  if (tuning.carries > 1 && !serves_carried(problem)) {
+    return Status(Code::unsupported,
+                  fmt::format("strategy by_gates: carries=2 with state_type = {} in [K, V], for "
+                              "which registers have no room; carries=1 does",
+                              abi::dtypes[static_cast<int>(problem.state_type)].name));
+  }
+  Result<compose::Recipe> first = tuning.carries > 1
+                                      ? compose_fused_carried(problem, device, tuning.segments)
+                                      : compose_fused_segments(problem, device, tuning.segments);
   if (!first) return first.status();
   const Strategy& other = way(tuning.otherwise);
   if (Status status = other.applicable(problem, device); !status) {
@@ -178,6 +203,10 @@ double estimate(const Problem& problem, const device::Device& device,
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::by_gates::tunables);
   const double otherwise = way_microseconds(tuning.otherwise, problem, device);
   if (!std::isfinite(otherwise)) return otherwise;
+  if (tuning.carries > 1) {
+    return fused_carried_microseconds(problem, device, tuning.segments) +
+           look_microseconds(problem, 3);
+  }
   const bool at_once = walks_at_once(problem, device, tuning.otherwise);
   const double forgetting = fused_segments_microseconds(problem, device, tuning.segments) +
                             idle_microseconds(problem, tuning.otherwise, at_once);

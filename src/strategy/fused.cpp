@@ -144,9 +144,11 @@ class Maps {
   std::optional<TensorBox> q_, k_, g_, states_;
 };
 
-// segments: of each part, a pair each (strategy by_gates).
+// segments: of each part, a pair each (strategy by_gates); keep: if they begin from nothing, tells
+// where what they leave for that lies.
 Result<compose::Recipe> compose_parts(const Problem& problem, const device::Device& device,
-                                      const tunable::Values& values, int segments) {
+                                      const tunable::Values& values, int segments,
+                                      const KeepSegments& keep) {
   const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::fused::tunables);
   const abi::Shape shape = problem::shape_of(problem);
   const std::int64_t parts = parts_of(problem, problem.max_sequences);
@@ -200,6 +202,7 @@ Result<compose::Recipe> compose_parts(const Problem& problem, const device::Devi
   if (tuning.short_tokens > 1) factors.emplace_back("short_tokens", tuning.short_tokens);
   factors.emplace_back("beside", 1);
   if (segments > 1) factors.emplace_back("segments", segments);
+  if (keep) factors.emplace_back("carried", 1);
   stage.prelude = compose::prelude(shape, factors);
   stage.threads = static_cast<unsigned>(abi::fused::threads(tuning.groups));
   const abi::fused::Layout layout = abi::fused::layout(shape, tuning.groups);
@@ -207,8 +210,8 @@ Result<compose::Recipe> compose_parts(const Problem& problem, const device::Devi
   stage.cluster = abi::fused::blocks;
   stage.overlaps_previous = true;
   stage.bind = [problem, cuts, keeps = layout.kept != 0,
-                teams = abi::fused::by_teams(tuning.groups), pairs = pairs_of(device),
-                segments](const Run& run, Launch& launch) {
+                teams = abi::fused::by_teams(tuning.groups), pairs = pairs_of(device), segments,
+                keep](const Run& run, Launch& launch) {
     const std::int64_t wanted =
         std::min(parts_of(problem, run.forward.sequences) * segments, pairs);
     launch.grid[0] = static_cast<unsigned>(wanted) * abi::fused::blocks;
@@ -217,6 +220,7 @@ Result<compose::Recipe> compose_parts(const Problem& problem, const device::Devi
                           .cuts = cuts.at(run.workspace)};
     const Maps maps(problem, args.in, args.out, keeps, teams);
     maps.tell(args);
+    if (keep) keep(run, args.kept);
     launch.set(args);
     maps.add_to(launch);
   };
@@ -232,7 +236,7 @@ Result<compose::Recipe> compose_parts(const Problem& problem, const device::Devi
 
 Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Device& device,
                                        const tunable::Values& values) {
-  return compose_parts(problem, device, values, 1);
+  return compose_parts(problem, device, values, 1, {});
 }
 
 // What checkpoints add to a part of so many tokens: where they leave by the copy engine 0.56 us
@@ -334,9 +338,9 @@ int most_segments(const Problem& problem, const device::Device& device) {
 }
 
 Result<compose::Recipe> compose_fused_segments(const Problem& problem, const device::Device& device,
-                                               int segments) {
+                                               int segments, const KeepSegments& keep) {
   const tunable::Values teams = tunable::values_of(Tuning{.groups = 4}, abi::fused::tunables);
-  return compose_parts(problem, device, teams, segments);
+  return compose_parts(problem, device, teams, segments, keep);
 }
 
 double fused_segments_microseconds(const Problem& problem, const device::Device& device,

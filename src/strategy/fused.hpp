@@ -2,6 +2,9 @@
 // (wgmma, sm_90).  The workspace is a state a pair.
 #pragma once
 
+#include <functional>
+
+#include "abi/fused.h"
 #include "strategy/strategy.hpp"
 
 namespace kda::strategy {
@@ -12,11 +15,14 @@ extern const Strategy fused;
 // each; 1 where the kernel does not serve segments.
 int most_segments(const Problem& problem, const device::Device& device);
 
+// Where segments that begin from nothing leave what is wanted to carry states into them.
+using KeepSegments = std::function<void(const compose::Run&, abi::fused::Kept&)>;
+
 // Its kernel for such segments, each of which begins from nothing a little before its first token:
-// right only where gates forget (strategy by_gates), so it is to be guarded; and what it is
-// expected to take.
+// right only where gates forget (strategy by_gates), so it is to be guarded; or, with `keep`, at
+// that token.  And what it is expected to take.
 Result<compose::Recipe> compose_fused_segments(const Problem& problem, const device::Device& device,
-                                               int segments);
+                                               int segments, const KeepSegments& keep = {});
 double fused_segments_microseconds(const Problem& problem, const device::Device& device,
                                    int segments);
 

@@ -12,6 +12,7 @@ namespace kda::abi::by_gates {
 struct Tuning {
   int segments = 2;   // of a sequence, where gates forget
   int otherwise = 2;  // strategy where they do not: 2 chunk_wgmma, 3 segments
+  int carries = 1;  // 2: states are carried into segments, whatever gates are, and forgotten there
 };
 inline constexpr Tunable<Tuning> tunables[] = {
     {"segments",
@@ -19,6 +20,11 @@ inline constexpr Tunable<Tuning> tunables[] = {
      {2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 22, 33},
      "pieces of a sequence that are walked at once where gates forget"},
     {"otherwise", &Tuning::otherwise, {2, 3}, "where they do not: 2 chunk_wgmma, 3 segments"},
+    {"carries",
+     &Tuning::carries,
+     {1, 2},
+     "2: states are carried into segments until they are forgotten, by keys and gates of any kind; "
+     "1: gates forget them within 64 tokens"},
 };
 
 // Chunks before a segment that are walked with it, from nothing.
@@ -53,6 +59,15 @@ struct LookArgs {
   unsigned* found = nullptr;  // [blocks]
   int segments = 1;
   bool other = false;  // whether the run is to go the other way whatever its gates are
+  // [blocks] where states are carried: what the look at gates has found, and `found` only whether
+  // the run is to go the other way; null: both in one.
+  unsigned* weak = nullptr;
 };
+
+// Chunks of each later segment whose factors are kept for what is carried into it, at most: weak
+// gates and random keys forget in some 110, those that a look takes for strong in two.  A run of
+// longer segments that has not by then goes the other way after all.
+constexpr int most_kept = 256;
+constexpr int kept_where_strong = 8;
 
 }  // namespace kda::abi::by_gates

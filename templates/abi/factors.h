@@ -23,6 +23,7 @@ struct Tuning {
   int beside = 0;        // 1: a warpgroup of the block walks what they make (strategy fused)
   int segments = 1;      // of each part, which pairs walk at once (strategy by_gates)
   int abreast = 0;       // 1: groups take segments abreast, as others walk them at once
+  int carried = 0;       // 1: segments begin from nothing, and states are carried into them
 };
 
 // Problems that it serves: unit keys written at most once, so that its 16-bit operands are in

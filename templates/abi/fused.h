@@ -144,6 +144,17 @@ struct Cuts {
 constexpr unsigned long long present = 0x9c6e1f5b3a7d2048ULL;
 constexpr int state_bytes(const Shape& shape) { return shape.key_dim * columns * 4; }
 
+// What is left where a dense run's segments begin from nothing, for the stage that carries states
+// into them (abi::segments::Carried, sm90/segments/carry.cu).
+struct Kept {
+  char* images = nullptr;  // [segments - 1, N, chunks, HV]: of each later segment's first chunks
+  int chunks = 0;          // so many at most
+  const unsigned* weak = nullptr;  // [by_gates::blocks]: all 0: not so many
+  float* states = nullptr;         // after each segment, as abi::segments::Segments::states
+  float* lengths = nullptr;        // as abi::segments::Carried
+  unsigned* ends = nullptr;        // likewise, made `unknown`
+};
+
 struct Args {
   Inputs in;
   Outputs out;
@@ -152,6 +163,7 @@ struct Args {
   bool maps = false;  // whether their layouts can have them
   factors::RawMaps raw;
   state_box::Pool checkpoints;
+  Kept kept;
 };
 
 }  // namespace kda::abi::fused

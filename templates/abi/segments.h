@@ -189,6 +189,10 @@ struct GivenUp {
 constexpr bool is_carry_look(int gone) {
   return gone == 1 || gone == 2 || gone == 4 || (gone <= 128 && gone % 8 == 0) || gone % 32 == 0;
 }
+constexpr int next_carry_look(int gone) {
+  if (gone < 4) return gone == 0 ? 1 : (gone == 1 ? 2 : 4);
+  return gone < 128 ? gone / 8 * 8 + 8 : gone / 32 * 32 + 32;
+}
 constexpr int carry_look_at(int gone) {
   return gone < 8 ? gone / 2 : (gone <= 128 ? gone / 8 + 2 : gone / 32 + 14);
 }
@@ -202,6 +206,10 @@ struct Carried {
   float* states = nullptr;   // as Segments::states: what is left of it at the segment's end
   float* lengths = nullptr;  // [slots, HV, value_tiles, carry_looks, 64] squared, of S_local
   unsigned* ends = nullptr;  // [slots, HV, value_tiles]
+  // Of each later segment's factors those of so many first chunks alone are there, of unscaled o
+  // (abi::fused::Kept); 0: all, by chunk slots.
+  int kept = 0;
+  const unsigned* weak = nullptr;  // [by_gates::blocks]: all 0: of fewer
 };
 // Of Carried::ends; first_left_nothing: of S_local before the segment, if not of all.
 constexpr unsigned unknown = 0, first_left_nothing = 1, nothing_left = 2, something_left = 3;

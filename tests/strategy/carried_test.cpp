@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "abi/by_gates.h"
 #include "abi/segments.h"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
+#include "strategy/by_gates.hpp"
 #include "strategy/segments.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
@@ -56,6 +58,15 @@ constexpr const char* kTunings[] = {
 std::vector<Variant> variants() {
   std::vector<Variant> out;
   for (const char* tuning : kTunings) out.push_back({"segments", tuning});
+  return out;
+}
+
+// And by pairs of blocks that make factors in shared memory (strategy by_gates).
+constexpr const char* kPairs[] = {"segments=2 otherwise=2 carries=2",
+                                  "segments=5 otherwise=3 carries=2"};
+std::vector<Variant> all_variants() {
+  std::vector<Variant> out = variants();
+  for (const char* tuning : kPairs) out.push_back({"by_gates", tuning});
   return out;
 }
 
@@ -193,26 +204,26 @@ TEST_CASE("segments beside prepare are refused where they do not serve, in words
 
 TEST_CASE("segments beside prepare compose where they serve", "[strategy]") {
   for (const auto& trials : {lengths(), gates(), magnitudes(), places(), plain(pools())}) {
-    const Tally tally = compose_only("carried", trials, "sm_90a", variants());
+    const Tally tally = compose_only("carried", trials, "sm_90a", all_variants());
     CHECK(tally.failed == 0);
     CHECK(tally.passed > 0);
   }
 }
 
 TEST_CASE("states carried through segments of every length", "[gpu][carried]") {
-  check_on_device("carried lengths", lengths(), variants());
+  check_on_device("carried lengths", lengths(), all_variants());
 }
 
 TEST_CASE("states carried under every gate", "[gpu][carried]") {
-  check_on_device("carried gates", gates(), variants());
+  check_on_device("carried gates", gates(), all_variants());
 }
 
 TEST_CASE("states carried of every magnitude", "[gpu][carried]") {
-  check_on_device("carried magnitudes", magnitudes(), variants());
+  check_on_device("carried magnitudes", magnitudes(), all_variants());
 }
 
 TEST_CASE("states carried in odd places", "[gpu][carried]") {
-  check_on_device("carried places", places(), variants());
+  check_on_device("carried places", places(), all_variants());
 }
 
 TEST_CASE("states carried from and to pools", "[gpu][carried]") {
@@ -312,6 +323,48 @@ TEST_CASE("what is carried ends beside columns that have none", "[gpu][carried]"
   for (const unsigned end : ends_of(gpu, still, same.tensors(), kTunings[2]))
     left += end == abi::segments::something_left ? 1 : 0;
   CHECK(left == 3 * 2 * 2);  // segments between the first and the last, heads, tiles
+}
+
+// Pairs keep factors of the first chunks alone: what is there after these goes the other way.
+TEST_CASE("what is not forgotten within what is kept is right all the same", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  for (const GatePattern gate : {GatePattern::weak, GatePattern::mixed, GatePattern::strong}) {
+    for (const bool in_place : {false, true}) {
+      InputSpec spec;
+      spec.gate = gate;
+      spec.beta = 0.0;  // nothing is written, nor taken away
+      Trial one =
+          complete(trial("beta_logit=0 beta_most_1=1 K=128 V=128 H=1 HV=2", {2 * 32 * 300}, spec));
+      one.in_place_state = in_place;
+      Truth truth(one);
+      const auto error_by = [&](const char* strategy, const char* tuning) {
+        const auto plan = Plan::make(one.problem, {.strategy = strategy, .tuning = tuning});
+        INFO(tuning << " | " << to_text(one) << ": " << plan.status().message());
+        REQUIRE(plan);
+        Rig rig(gpu, one, truth.tensors());
+        CHECK(rig.run(*plan) == "");
+        truth.judge(rig.outputs());
+        return truth.last_errors();
+      };
+      const auto whole = error_by("chunk_wgmma", "stages_at_once=1");
+      for (const char* tuning : kPairs) {
+        const auto cut = error_by("by_gates", tuning);
+        INFO(tuning << " | " << to_text(one));
+        CHECK(cut.o.rel_l2 < 1.15 * whole.o.rel_l2 + 1e-4);
+        CHECK(cut.state.rel_l2 < 1.05 * whole.state.rel_l2 + 1e-4);
+      }
+    }
+  }
+}
+
+TEST_CASE("states of 16 bits in [K, V] are not carried by pairs", "[strategy]") {
+  const Problem problem = problem_in_words("T=65536 H=8 h0=1 ht=1 state=bf16 layout=key_first");
+  const auto values = strategy::by_gates.defaults(problem, h200());
+  CHECK(tunable::tuning_of<abi::by_gates::Tuning>(values, abi::by_gates::tunables).carries == 1);
+  const auto recipe = strategy::by_gates.compose(
+      problem, h200(), {{"segments", 8}, {"otherwise", 3}, {"carries", 2}});
+  CHECK(recipe.status().message().find("carries=1 does") != std::string::npos);
 }
 
 TEST_CASE("an infinite state is carried to the end", "[gpu][carried]") {

@@ -44,12 +44,14 @@ class ByTeam : teams::Solve {
       notes_->beta[own] = slabs::write_strength(own, slabs::load_beta(own, args.in, first), first);
     load(pair).start(raw(0), args.raw, first, 0);
     if (!args.raw.present) load(pair).by_hand(raw(0), args.in, first, 0);
+    if constexpr (carried) find_kept(pair, args, first);
     u32 round = 0;
 #pragma unroll 1
     while (memory.places[round].rows != 0) {
       make_one(pair, args, line, gate, round);
       round ^= 1;
     }
+    wait_for_kept();
   }
 
  private:
@@ -60,6 +62,7 @@ class ByTeam : teams::Solve {
   KDA_DEVICE void make_one(const Pair& pair, const abi::fused::Args& args, const Line& line,
                            Gate& gate, u32 round) {
     forget();
+    wait_for_kept();  // the team meets before anything is written over it
     const abi::Inputs& in = args.in;
     Memory& memory = notes_->line;
     const Place& here = memory.places[round];
@@ -67,6 +70,7 @@ class ByTeam : teams::Solve {
     teams::Scores scores;
     ptx::mbarrier_wait(pair.made(number), round ^ 1);  // both have done with the chunk before
     if (!args.raw.present) [[unlikely]] {
+      if constexpr (carried) meet();
       ptx::mbarrier_wait(pair.taken(number), round ^ 1);
       load(pair).by_hand(raw(1), in, here, 1);
     }
@@ -103,12 +107,44 @@ class ByTeam : teams::Solve {
     if (warp == 0) {  // the other goes on
       if (own == 0) {
         pair.push_writers(number, memory.number, round);
+        if constexpr (carried) keep(pair);
         memory.number += groups;
       }
       __syncwarp();
     }
     if (!args.raw.present) [[unlikely]]
       load(pair).by_hand(raw(0), in, next, 0);
+  }
+
+  // Until what keep() has sent has been read.
+  KDA_DEVICE void wait_for_kept() const {
+    if constexpr (carried) {
+      if (warp == 0 && own == 0) ptx::bulk_store_wait_read();
+      __syncwarp();
+    }
+  }
+
+  // Where the images of the team's chunks go that are among the first of a later segment.
+  KDA_DEVICE void find_kept(const Pair& pair, const abi::fused::Args& args, const Place& first) {
+    const abi::Inputs& in = args.in;
+    const int segment = Line::segment(in);
+    const bool others = shards > 1 && Line::pair() % shards != 0;  // of other V columns keep them
+    if (segment == 0 || others) return;
+    const int own = abi::fused::blocks * number + static_cast<int>(Pair::rank());
+    const int kept = static_cast<int>(ptx::ld_shared_u32(pair.decision()));
+    constexpr int step = abi::fused::blocks * groups;
+    kept_left_ = kept > own ? (kept - own + step - 1) / step : 0;
+    const i64 chunks = static_cast<i64>((segment - 1) * in.sequences + first.n) * args.kept.chunks;
+    kept_ = args.kept.images + ((chunks + own) * in.value_heads + first.head) * image.bytes;
+    kept_step_ = step * in.value_heads * image.bytes;
+  }
+  // Sends the image of one of them; one thread.
+  KDA_DEVICE void keep(const Pair& pair) {
+    if (kept_left_ == 0) return;
+    --kept_left_;
+    ptx::bulk_store(kept_, pair.image(number), image.bytes);
+    ptx::bulk_store_commit();
+    kept_ += kept_step_;
   }
 
   // Beside a walk that leaves bf16 checkpoints what follows from the lane is found anew from here
@@ -120,6 +156,9 @@ class ByTeam : teams::Solve {
   }
 
   Notes* notes_;
+  char* kept_ = nullptr;
+  int kept_step_ = 0;
+  int kept_left_ = 0;
 };
 
 }  // namespace kda::fused

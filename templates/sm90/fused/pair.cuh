@@ -67,7 +67,8 @@ struct Pair {
   KDA_DEVICE u32 step(int number) const {
     return memory + layout.steps + number * abi::fused::step_bytes;
   }
-  // A word behind the barriers: whether parts are cut (stream.cuh).
+  // A word behind the barriers: whether parts are cut (stream.cuh); or, where states are carried,
+  // of how many of a segment's first chunks factors are kept.
   KDA_DEVICE u32 decision() const { return landed(groups); }
   static_assert((3 * groups + layout.slots + layout.places + 4) * 8 <= abi::fused::barrier_bytes);
 

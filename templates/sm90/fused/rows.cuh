@@ -57,6 +57,11 @@ class Rows {
     }
   }
 
+  // Where else stops() is to be told: with so many left.
+  KDA_DEVICE void stop_at(int left) {
+    if (args_.maps) stop_ = left;
+  }
+
   // Chunks of the piece that are still to come.
   KDA_DEVICE int left() const { return chunks_; }
 

@@ -21,7 +21,8 @@ constexpr bool leaves_short = tune.short_tokens > 1;
 // Segments of each part, a pair's each; the lead before one forgets what came before it
 // (fused/forget.cuh).
 constexpr int segments = tune.segments;
-constexpr int lead_chunks = abi::by_gates::lead_chunks;
+constexpr bool carried = tune.carried != 0;  // segments have no leads: states are carried into them
+constexpr int lead_chunks = carried ? 0 : abi::by_gates::lead_chunks;
 
 struct Part {
   int n, head, shard;
@@ -75,8 +76,9 @@ struct Piece {
   bool begins;  // with the part; else its state comes from the pair before
   bool ends;    // with it; else its state goes to the pair after
 
-  // Whether it begins with the lead of a segment, from nothing.
-  KDA_DEVICE bool leads() const { return segments > 1 && first > 0; }
+  // Whether it begins a later segment, from nothing; and whether it does with a lead.
+  KDA_DEVICE bool is_later() const { return segments > 1 && first > 0; }
+  KDA_DEVICE bool leads() const { return !carried && is_later(); }
 };
 
 // What a pair takes: every so many parts, so that all pairs are at the same tokens of neighbouring
@@ -132,6 +134,14 @@ class Line {
     }
   }
 
+  // Of a segment without a lead.
+  KDA_DEVICE static int carried_chunks(const abi::Inputs& in) {
+    const i64 chunks = (in.length + chunk - 1) / chunk;
+    return larger(static_cast<int>((chunks + segments - 1) / segments), 1);
+  }
+  // The pair's segment.
+  KDA_DEVICE static int segment(const abi::Inputs& in) { return pair() / Part::count(in); }
+
  private:
   static constexpr i64 most = i64{1} << 30;  // chunks of all parts that 32 bits count with ease
 
@@ -142,6 +152,13 @@ class Line {
     const int part = pair() - index * parts;
     if (number > 0) return {parts, 0, 0, true, true};
     const i64 chunks = (in.length + chunk - 1) / chunk;
+    if constexpr (carried) {
+      const int all = static_cast<int>(chunks);
+      const int each = carried_chunks(in);
+      const int begin = index * each;
+      if (index > 0 && begin >= all) return {parts, 0, 0, true, true};
+      return {part, begin, smaller(each, all - begin), true, all <= each};
+    }
     const int first =
         abi::by_gates::first_chunk(chunks, index, segments) - (index > 0 ? lead_chunks : 0);
     const int end = abi::by_gates::first_chunk(chunks, index + 1, segments);

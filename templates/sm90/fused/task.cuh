@@ -19,6 +19,7 @@ struct Task {
   int token;             // of the first one; in packs of the pack
   int n, head;
   int slab;  // the block's V columns among all
+  int tile;  // and among those of all segments and heads, where states are carried
   bool exists;
   bool begins, ends;  // with the part (stream.cuh)
   bool padding;       // of a sequence of which nothing is written, but perhaps zeros; or, where
@@ -34,7 +35,9 @@ struct Task {
     const Part part(in, piece.part, before);
     const Slots<shape> slots(out, part.n);
     task.padding = segments > 1 ? piece.leads() : shape.state_pool && slots.padding;
-    if (!task.padding && slots.has_start()) task.start = slots.start(out, in, part.head);
+    if (!task.padding && slots.has_start() && !(carried && piece.is_later())) {
+      task.start = slots.start(out, in, part.head);
+    }
     if (shape.final_state && (segments > 1 || !task.padding)) {
       task.end = Slots<shape>::at(out, in, slots.own, part.head);
     }
@@ -50,6 +53,13 @@ struct Task {
     task.slab = part.shard * abi::fused::blocks + static_cast<int>(Pair::rank());
     task.begins = piece.begins;
     task.ends = piece.ends;
+    if constexpr (carried) {
+      // Numbered as by base/segment.cuh.
+      const int tokens = Line::carried_chunks(in) * chunk;
+      const int slot = static_cast<int>(part.sequence.begin / tokens) + part.n + Line::segment(in);
+      constexpr int tiles = shape.value_dim / abi::fused::columns;
+      task.tile = (slot * in.value_heads + part.head) * tiles + task.slab;
+    }
     return task;
   }
 

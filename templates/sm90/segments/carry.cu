@@ -13,6 +13,7 @@
 #include "sm90/chunk_wgmma/consumer.cuh"
 #include "sm90/segments/carry_ends.cuh"
 #include "sm90/segments/carry_feed.cuh"
+#include "sm90/segments/kept.cuh"
 #include "sm90/segments/looks.cuh"
 #include "sm90/segments/tiles.cuh"
 #include "sm90/segments/walk_part.cuh"
@@ -164,7 +165,15 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     return;
   }
   if (shape.state_pool && Slots<shape>(args.chain.out, part.segment.n).padding) return;
-  const Task task = part.task(args.segments.chunks, part.value_tile());
+  Task task = part.task(args.segments.chunks, part.value_tile());
+  bool is_short = false;  // of factors
+  if (const int kept = args.carried.kept; kept > 0) {
+    task.slot =
+        ((part.segment.index - 1) * static_cast<i64>(args.chain.in.sequences) + task.n) * kept;
+    const int there = kept_chunks(args.carried.weak, kept);
+    is_short = task.chunks > there;
+    if (is_short) task.chunks = there;
+  }
   const bool by_engine = chunk_wgmma::by_engine<Chain>(args.rows);
   const Chain::Ring ring(memory);
   // The same for a whole warp, and known to be: products may not sit in divergent code.
@@ -189,6 +198,10 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     __syncwarp();
     __syncthreads();
     if (threadIdx.x == 0) ring.retire();
+    if (is_short && had) {  // the run goes another way
+      if (threadIdx.x == 0) findings(given)[blockIdx.x % abi::guard_words] = abi::found_later;
+      had = false;
+    }
     if (turn == 0 && !had) ends.tell(abi::segments::first_left_nothing);
   }
   ends.tell(had ? abi::segments::something_left : abi::segments::nothing_left);

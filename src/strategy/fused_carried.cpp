@@ -1,0 +1,80 @@
+#include "strategy/fused_carried.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "abi/by_gates.h"
+#include "abi/chunk.h"
+#include "abi/factors.h"
+#include "compose/workspace.hpp"
+#include "problem/shape.hpp"
+#include "strategy/carried_states.hpp"
+#include "strategy/fused.hpp"
+#include "strategy/lengths.hpp"
+
+namespace kda::strategy {
+
+// Of 16-bit states in [K, V] the walk would spill.
+bool serves_carried(const Problem& problem) {
+  return problem.state_type == DType::f32 || problem.state_layout == StateLayout::value_first;
+}
+
+Result<compose::Recipe> compose_fused_carried(const Problem& problem, const device::Device& device,
+                                              int segments) {
+  const abi::Shape shape = problem::shape_of(problem);
+  const Cut cut{.segments = segments, .most = std::int64_t{segments} * problem.max_sequences};
+  compose::Workspace workspace;
+  workspace.take(abi::by_gates::blocks * sizeof(unsigned));
+  const CarriedStates states(problem, cut, workspace);
+  // Of the longest segments, those of a run of one sequence, where that is fewer.
+  const std::int64_t longest = problem.max_tokens / segments / abi::factors::chunk + 2;
+  const int most = static_cast<int>(std::min<std::int64_t>(abi::by_gates::most_kept, longest));
+  const std::int64_t chunks =
+      std::int64_t{segments - 1} * problem.max_sequences * most * problem.value_heads;
+  const std::size_t images =
+      workspace.take(static_cast<std::size_t>(chunks) *
+                     static_cast<std::size_t>(abi::chunk::image(shape, abi::factors::chunk).bytes));
+
+  const GiveSegments give = [=](const compose::Run& run, abi::segments::Args& args) {
+    states.give(args, run.workspace, cut.chunks(run.forward, abi::factors::chunk));
+    args.chain.factors.images = reinterpret_cast<char*>(run.workspace + images);
+    args.carried.kept = most;
+    args.carried.weak = reinterpret_cast<const unsigned*>(run.workspace);
+    args.chain.in.scale = 1.0F;  // teams' factors are those of scaled queries
+  };
+  const KeepSegments keep = [=](const compose::Run& run, abi::fused::Kept& kept) {
+    abi::segments::Args args;
+    give(run, args);
+    kept = {.images = args.chain.factors.images,
+            .chunks = args.carried.kept,
+            .weak = args.carried.weak,
+            .states = args.segments.states,
+            .lengths = args.carried.lengths,
+            .ends = args.carried.ends};
+  };
+  // Nothing is cut between its pairs, and so all of the workspace is what is kept.
+  Result<compose::Recipe> recipe = compose_fused_segments(problem, device, segments, keep);
+  if (!recipe) return recipe;
+  constexpr int kLoadStages = 6;
+  recipe->workspace_bytes = workspace.bytes();
+  recipe->stages.push_back(carry_stage(problem, cut, kLoadStages, give));
+  return recipe;
+}
+
+double fused_carried_microseconds(const Problem& problem, const device::Device& device,
+                                  int segments) {
+  constexpr double kGone = 110.0;  // chunks
+  if (mean_length(problem) < 1.4 * kGone * segments * abi::factors::chunk) {
+    return std::numeric_limits<double>::infinity();
+  }
+  // Long runs take a twelfth more than pairs of few chunks; and what is kept.
+  const double kept = std::min(mean_length(problem) / segments / abi::factors::chunk,
+                               double{abi::by_gates::most_kept});
+  return 1.08 * fused_segments_microseconds(problem, device, segments) + 0.15 * kept + 10.0 +
+         0.5 * kGone;
+}
+
+}  // namespace kda::strategy
