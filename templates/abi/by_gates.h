@@ -1,6 +1,8 @@
 // Strategy by_gates: of runs whose gates forget within some tokens the segments of a sequence are
 // independent of each other, and strategy fused walks them at once; others go another way
-// (abi/guard.h), as no plan knows a run's gates.
+// (abi/guard.h), as no plan knows a run's gates.  Of long segments (`carries`) all go the first
+// way, and what was before is carried into them until it is forgotten (sm90/segments/carry.cu);
+// where it is not in time the run goes the other way after all.
 #pragma once
 
 #include "abi/guard.h"

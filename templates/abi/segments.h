@@ -184,7 +184,7 @@ struct GivenUp {
 };
 
 // Without T: what the state before a segment becomes in it, the same chain with v = 0, adds its own
-// to o, and ends where each V column is at most `most_lost` of S_local's.  That is looked at after
+// to o, and ends where each V column is at most `most_lost` of S_local's.  Looks at that come after
 // so many chunks: strong gates forget in one or two, weak ones in some 50 to 110 of 32 tokens.
 constexpr bool is_carry_look(int gone) {
   return gone == 1 || gone == 2 || gone == 4 || (gone <= 128 && gone % 8 == 0) || gone % 32 == 0;
@@ -202,6 +202,7 @@ static_assert(carry_look_at(1) == 0 && carry_look_at(4) == 2 && carry_look_at(8)
 static_assert(carry_look_at(128) < carry_looks(128) && carry_look_at(4096) < carry_looks(4096));
 static_assert(carry_look_at(160) == carry_look_at(128) + 1);
 
+// What that leaves and reads.
 struct Carried {
   float* states = nullptr;   // as Segments::states: what is left of it at the segment's end
   float* lengths = nullptr;  // [slots, HV, value_tiles, carry_looks, 64] squared, of S_local

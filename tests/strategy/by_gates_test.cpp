@@ -83,6 +83,11 @@ TEST_CASE("a plan looks at gates and has the kernels of both ways, guarded", "[s
             tuning(4, 3),
             {"look", "forward_forgetting", "prepare_otherwise", "walk_otherwise",
              "correct_otherwise"},
+            64},
+           {"T=65536 H=8 h0=1 ht=1",
+            {{"segments", 8}, {"otherwise", 3}, {"carries", 2}},
+            {"look", "forward_forgetting", "carry_forgetting", "prepare_otherwise",
+             "walk_otherwise", "carry_otherwise"},
             64}}) {
     INFO(row.words);
     const Problem problem = problem_in_words(row.words);
@@ -95,7 +100,12 @@ TEST_CASE("a plan looks at gates and has the kernels of both ways, guarded", "[s
       CHECK(stage.overlaps_previous);
       if (stage.name.ends_with("_forgetting")) {
         CHECK_THAT(stage.prelude, contains("#define KDA_GUARDED 4\n"));
-        CHECK(bound(stage, problem).grid[0] == row.pairs * abi::fused::blocks);
+        const unsigned blocks = bound(stage, problem).grid[0];
+        if (stage.name == "carry_forgetting") {
+          CHECK(blocks == 9 * 8 * 2);  // segment slots, heads and tiles of 64 V columns
+        } else {
+          CHECK(blocks == row.pairs * abi::fused::blocks);
+        }
       } else if (stage.name.ends_with("_otherwise")) {
         CHECK_THAT(stage.prelude, contains("#define KDA_GUARDED 1\n"));
       }
@@ -133,6 +143,21 @@ TEST_CASE("by default segments are longer than their leads", "[strategy]") {
   CHECK(segments("T=2048 H=1") == 16);
   CHECK(segments("T=2048 H=16") == 4);
   CHECK(segments("T=256 H=1") == 2);
+}
+
+TEST_CASE("states are carried into long segments, which forget before they end", "[strategy]") {
+  const auto chosen = [](const char* words) {
+    return tunable::tuning_of<abi::by_gates::Tuning>(
+        by_gates.defaults(problem_in_words(words), h200()), abi::by_gates::tunables);
+  };
+  for (const char* words : {"T=65536 H=8", "T=131072 H=4", "T=131072 H=32", "T=65536 H=16"}) {
+    INFO(words);
+    CHECK(chosen(words).carries == 2);
+  }
+  for (const char* words : {"T=8192 H=8", "T=8192 H=32", "T=32768 H=8", "T=131072 H=2"}) {
+    INFO(words);
+    CHECK(chosen(words).carries == 1);
+  }
 }
 
 TEST_CASE("by_gates refuses what it does not serve, naming it", "[strategy]") {

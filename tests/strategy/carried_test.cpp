@@ -351,7 +351,8 @@ TEST_CASE("what is not forgotten within what is kept is right all the same", "[g
       for (const char* tuning : kPairs) {
         const auto cut = error_by("by_gates", tuning);
         INFO(tuning << " | " << to_text(one));
-        CHECK(cut.o.rel_l2 < 1.15 * whole.o.rel_l2 + 1e-4);
+        // o is rounded in each turn.
+        CHECK(cut.o.rel_l2 < 1.25 * whole.o.rel_l2 + 1e-4);
         CHECK(cut.state.rel_l2 < 1.05 * whole.state.rel_l2 + 1e-4);
       }
     }

@@ -9,6 +9,12 @@
 
 namespace kda::fused {
 
+// In the place of an int that nobody asks for, none.
+struct Nothing {
+  KDA_DEVICE Nothing& operator=(int) { return *this; }
+  KDA_DEVICE operator int() const { return 0; }
+};
+
 struct Task {
   using Storage = storage<shape.state_type>;
 
@@ -19,7 +25,8 @@ struct Task {
   int token;             // of the first one; in packs of the pack
   int n, head;
   int slab;  // the block's V columns among all
-  int tile;  // and among those of all segments and heads, where states are carried
+  // And among those of all segments and heads, where states are carried.
+  [[no_unique_address]] either<carried, int, Nothing> tile;
   bool exists;
   bool begins, ends;  // with the part (stream.cuh)
   bool padding;       // of a sequence of which nothing is written, but perhaps zeros; or, where
