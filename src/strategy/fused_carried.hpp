@@ -1,6 +1,6 @@
 // Strategy fused's kernel for segments of a dense run's sequences that begin from nothing, and the
 // stage that carries the states before them into them: right where nothing is left of these after
-// abi::by_gates::kept_chunks chunks, so they are to be guarded (strategy by_gates).
+// so many chunks as have their factors kept, so they are to be guarded (strategy by_gates).
 #pragma once
 
 #include "compose/recipe.hpp"

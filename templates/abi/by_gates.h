@@ -67,8 +67,9 @@ struct LookArgs {
 };
 
 // Chunks of each later segment whose factors are kept for what is carried into it, at most: weak
-// gates and random keys forget in some 110, those that a look takes for strong in two.  A run of
-// longer segments that has not by then goes the other way after all.
+// gates and random keys forget in some 110, those that a look takes for strong in two.  A run that
+// has not by the last look at that before these end (abi::segments::is_carry_look), in segments
+// that go on, goes the other way after all.
 constexpr int most_kept = 256;
 constexpr int kept_where_strong = 8;
 

@@ -218,7 +218,7 @@ constexpr unsigned unknown = 0, first_left_nothing = 1, nothing_left = 2, someth
 struct Args {
   chunk::RecurrenceArgs chain;
   Segments segments;
-  chunk_wgmma::RowMaps rows;  // of the walk stage
+  chunk_wgmma::RowMaps rows;  // of the walk stage, and of carry, whose v is o
   GivenUp given_up;           // where kernels give T up early
   Carried carried;
 };

@@ -330,6 +330,23 @@ TEST_CASE("recurrent's default tunings compile without spills for states in [K, 
   }
 }
 
+// Defaults of long sequences alone, which no size above has.
+TEST_CASE("states carried into segments compile without spills", "[strategy][compile]") {
+  const std::string beside = "segment=16 warpgroups=2 load_stages=6 segments=2";
+  const std::string alone = "segment=16 warpgroups=1 load_stages=6 segments=2";
+  const std::string pairs = "segments=2 otherwise=3 carries=2";
+  const std::vector<Forced> wanted = {
+      {"H=2 h0=1 ht=1", "sm_90a", "segments", beside},
+      {"H=2 h0=1 ht=1 state=bf16 layout=key_first", "sm_90a", "segments", beside},
+      {"H=2 K=64 V=64 h0=1 ht=1 g=f32 gate=log_decay", "sm_90a", "segments", alone},
+      {"H=2 h0=1 ht=1 pool=1 zero_padding=1", "sm_90a", "segments", beside},
+      {"H=2 h0=1 ht=1", "sm_90a", "by_gates", pairs},
+      {"H=1 HV=2 V=256 h0=0 ht=1 state=bf16", "sm_90a", "by_gates", pairs},
+      {"H=2 K=64 h0=1 ht=0 layout=key_first", "sm_90a", "by_gates", pairs},
+      {"H=2 h0=1 ht=1 layout=key_first l2norm=0 qk_normalized=1", "sm_90a", "by_gates", pairs}};
+  check_forced(wanted, false);
+}
+
 TEST_CASE("the problems of kda_prefill_f32, and its gate, compile without spills",
           "[strategy][compile]") {
   const std::string original = "qkv=f32 g=f32 beta=f32 gate=logsigmoid beta_logit=0 H=8 ";

@@ -31,16 +31,20 @@ struct Carry {
   int chunks;
   float unscaled;            // o is added to before it is scaled
   bool stops;                // whether those who bring chunks are told when no more are wanted
-  mutable float lengths[2];  // at the next look, of S_local's two columns that are this lane's
+  float begun[2];            // squared lengths of this lane's two columns as they began
+  mutable float lengths[2];  // and at the next look, of S_local's
 
   KDA_DEVICE Carry(const Chain::Ring& in, const abi::segments::Args& of, u32 of_tile,
-                   const Task& task, bool tells)
+                   const Task& task, const Chain::State& begin, bool tells)
       : ring(in),
         args(of),
         tile(of_tile),
         chunks(task.chunks),
         unscaled(1.0F / of.chain.in.scale),
         stops(tells) {
+    const RowSums squares(begin.s[0], square);
+    begun[0] = squares.of[0];
+    begun[1] = squares.of[1];
     fetch(1);
   }
 
@@ -71,17 +75,20 @@ struct Carry {
     lengths[1] = __ldcg(from + 8);
   }
 
-  // Whether what is carried may be seen beside S_local's columns.
+  // Whether what is carried may be seen beside S_local's columns; nor is it forgotten while it is
+  // not small beside what it was, as what has been written since may be taken away again.
   KDA_DEVICE bool is_seen(const Chain::State& state) const {
     constexpr float most = abi::segments::most_lost * abi::segments::most_lost;
-    constexpr float least = 0x1p-90F;  // squares of shorter ones lose their last bits
+    // Squares of shorter ones lose their last bits, and of longer ones may be infinite.
+    constexpr float least = 0x1p-90F;
+    constexpr float longest = 0x1p126F;
     const RowSums squares(state.s[0], square);
     bool seen = false;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      if (lengths[row] >= least) {
-        seen |= !(squares.of[row] <= most * lengths[row]);
-      } else {  // a column of next to nothing: unless nothing is carried into it either
+      if (lengths[row] >= least && lengths[row] <= longest) {
+        seen |= !(squares.of[row] <= most * fminf(lengths[row], begun[row]));
+      } else {  // unless nothing is carried into such a column
         seen |= !is_nothing(state.s[0], row);
       }
     }
@@ -127,8 +134,8 @@ KDA_DEVICE bool carry(const Chain::Ring& ring, const abi::segments::Args& args, 
   Chain::State state;
   segments::load_tile(state.s[0], turn == 0 ? Tiles::at(args.segments, before, tile)
                                             : carried_at(args, before, tile));
-  const int left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state,
-                                               Carry(ring, args, part.tile(in), task, stops));
+  const int left = chunk_wgmma::consume<Chain>(
+      ring, args.chain, task, state, Carry(ring, args, part.tile(in), task, state, stops));
   if (left > 0) {
     if (!stops) pass(ring, task.chunks, left);
     return had;
@@ -196,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
       bring(ring, args, task, by_engine, warp - consumer_warps);
     }
     __syncwarp();
-    __syncthreads();
+    had = __syncthreads_or(had ? 1 : 0) != 0;  // those who bring chunks learn it, too
     if (threadIdx.x == 0) ring.retire();
     if (is_short && had) {  // the run goes another way
       if (threadIdx.x == 0) findings(given)[blockIdx.x % abi::guard_words] = abi::found_later;

@@ -16,7 +16,7 @@ class Ends {
         last_(part.segment.last()),
         step_(static_cast<i64>(args.chain.in.value_heads) * Tiles::count) {}
 
-  // What the first turn, or all, have left: by thread 0, once all of the block have come here.
+  // What the first turn, or all, have left; the whole block comes here.
   KDA_DEVICE void tell(u32 what) const {
     if (last_) return;
     if (what == abi::segments::something_left) {

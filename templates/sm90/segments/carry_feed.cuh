@@ -19,7 +19,14 @@ KDA_DEVICE void bring(const Chain::Ring& ring, const abi::segments::Args& args, 
     if (threadIdx.x % 32 != 0) return;
     const int fed =
         chunk_wgmma::feed_factors<Chain>(ring, args.chain, task, [&] { return left() != 0; });
-    land(ring, fed);
+    int loaded = fed;
+    if (by_engine && left() != 0) {
+      // Rows come a chunk late, and stop where they are told: perhaps past the last factors.
+      static_assert(!Chain::maps_rows || Chain::stages > 2);
+      loaded = smaller(task.chunks - left() + Chain::stages - 1, task.chunks);
+      for (int i = fed; i < loaded; ++i) ptx::mbarrier_arrive(ring.full({i % Chain::stages, 0}));
+    }
+    land(ring, larger(fed, loaded));
   } else if (by_engine) {
     if (warp > 1) return;
     const chunk_wgmma::EngineRows<Chain> rows(args.rows, task);
