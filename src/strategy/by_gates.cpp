@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -100,18 +101,20 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   }
   tuning.otherwise =
       way_microseconds(2, problem, device) <= way_microseconds(3, problem, device) ? 2 : 3;
-  const auto values = [](const Tuning& each) {
-    return tunable::values_of(each, abi::by_gates::tunables);
-  };
-  Tuning best = tuning;
+  const tunable::Values values = tunable::values_of(tuning, abi::by_gates::tunables);
+  if (!serves_carried(problem)) return values;
+  double least = std::numeric_limits<double>::infinity();
   for (const int segments : abi::by_gates::tunables[0].values) {
-    if (segments <= 0 || segments > most || !serves_carried(problem)) continue;
-    const Tuning carried{.segments = segments, .otherwise = tuning.otherwise, .carries = 2};
-    if (estimate(problem, device, values(carried)) < estimate(problem, device, values(best))) {
-      best = carried;
-    }
+    if (segments <= 0 || segments > most) continue;
+    const double microseconds = fused_carried_microseconds(problem, device, segments);
+    if (microseconds >= least) continue;
+    least = microseconds;
+    tuning.segments = segments;
   }
-  return values(best);
+  tuning.carries = 2;
+  const tunable::Values carried = tunable::values_of(tuning, abi::by_gates::tunables);
+  if (std::isinf(least)) return values;
+  return estimate(problem, device, carried) < estimate(problem, device, values) ? carried : values;
 }
 
 // Final states that lie over initial ones: a segment may end before another begins.

@@ -70,16 +70,12 @@ compose::Stage stage_of_segments(const char* name, const Problem& problem, const
     Args args{.chain = {.in = problem::inputs_of(problem, run.forward),
                         .out = problem::outputs_of(problem, run.forward)}};
     give(run, args);
-    const std::optional<RowBoxes> rows =
-        abi::chunk_wgmma::maps_rows(shape, chain)
-            ? boxes_of_rows(problem, args.chain.in, args.chain.out, chain.chunk)
-            : std::nullopt;
-    args.rows.present = rows.has_value();
-    launch.set(args);
-    if (rows) {
-      launch.add_map(offsetof(Args, rows.v), adds ? rows->o : rows->v);
-      launch.add_map(offsetof(Args, rows.o), rows->o);
+    std::optional<RowBoxes> rows;
+    if (abi::chunk_wgmma::maps_rows(shape, chain)) {
+      rows = boxes_of_rows(problem, args.chain.in, args.chain.out, chain.chunk);
     }
+    if (rows && adds) rows->v = rows->o;
+    set_with_rows(launch, args, rows);
   };
   return stage;
 }

@@ -369,12 +369,7 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
         abi::chunk_wgmma::maps_rows(shape, tuning)
             ? boxes_of_rows(problem, args.chain.in, args.chain.out, tuning.chunk)
             : std::nullopt;
-    args.rows.present = rows.has_value();
-    launch.set(args);
-    if (rows) {
-      launch.add_map(offsetof(Args, rows.v), rows->v);
-      launch.add_map(offsetof(Args, rows.o), rows->o);
-    }
+    set_with_rows(launch, args, rows);
     if (states) launch.add_map(offsetof(Args, checkpoints.map), *states);
   };
   recipe.stages.push_back(std::move(recurrence));

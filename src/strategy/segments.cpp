@@ -275,12 +275,7 @@ class Stages {
           abi::chunk_wgmma::maps_rows(shape_, abi::segments::chain_of(tuning_))
               ? boxes_of_rows(problem_, bound.chain.in, bound.chain.out, tuning_.chunk)
               : std::nullopt;
-      bound.rows.present = rows.has_value();
-      launch.set(bound);
-      if (rows) {
-        launch.add_map(offsetof(Args, rows.v), rows->v);
-        launch.add_map(offsetof(Args, rows.o), rows->o);
-      }
+      set_with_rows(launch, bound, rows);
     };
     return stage;
   }

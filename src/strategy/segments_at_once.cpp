@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "abi/factors.h"
 #include "compose/workspace.hpp"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
@@ -72,6 +73,12 @@ Status check(const Problem& problem, const device::Device& device, const Tuning&
         fmt::format("with warpgroups={} where value_dim is {}: each warpgroup has 64 "
                     "columns; segments=1 does",
                     tuning.warpgroups, problem.value_dim));
+  }
+  // Kernels count a segment's tokens by 32 bits.
+  constexpr std::int64_t kMostTokens = (std::int64_t{1} << 31) - 2 * abi::factors::chunk;
+  if (problem.max_tokens > kMostTokens) {
+    return refuse(fmt::format("with max_tokens={}: at most {} are served; segments=1 does",
+                              problem.max_tokens, kMostTokens));
   }
   // What is carried is added to o over the scale.
   constexpr float kLeast = 0x1p-40F;

@@ -1,12 +1,14 @@
 // Tensors that a kernel copies box by box (abi/tensor_map.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include "abi/shape.h"
 #include "abi/tensors.h"
 #include "base/tensor_box.hpp"
+#include "compose/recipe.hpp"
 #include "kda/kda.hpp"
 
 namespace kda::strategy {
@@ -35,6 +37,16 @@ struct RowBoxes {
 };
 std::optional<RowBoxes> boxes_of_rows(const Problem& problem, const abi::Inputs& in,
                                       const abi::Outputs& out, int tokens);
+
+// Sets a launch's arguments, whose RowMaps are `rows`, and the maps where there are boxes.
+template <class Args>
+void set_with_rows(compose::Launch& launch, Args& args, const std::optional<RowBoxes>& rows) {
+  args.rows.present = rows.has_value();
+  launch.set(args);
+  if (!rows) return;
+  launch.add_map(offsetof(Args, rows.v), rows->v);
+  launch.add_map(offsetof(Args, rows.o), rows->o);
+}
 
 // The slots of a run's pool, in boxes of a warp's V columns (abi/state_box.h); of [V, K] states.
 std::optional<TensorBox> box_of_states(const abi::Shape& shape, const abi::Inputs& in,

@@ -64,10 +64,16 @@ std::vector<Variant> variants() {
 // And by pairs of blocks that make factors in shared memory (strategy by_gates).
 constexpr const char* kPairs[] = {"segments=2 otherwise=2 carries=2",
                                   "segments=5 otherwise=3 carries=2"};
-std::vector<Variant> all_variants() {
-  std::vector<Variant> out = variants();
+std::vector<Variant> pairs() {
+  std::vector<Variant> out;
   for (const char* tuning : kPairs) out.push_back({"by_gates", tuning});
   return out;
+}
+
+// Each kind for itself: something is to pass by both.
+void check_both_on_device(const std::string& title, const std::vector<Trial>& trials) {
+  check_on_device(title.c_str(), trials, variants());
+  check_on_device((title + " by pairs").c_str(), trials, pairs());
 }
 
 // No token, less than a segment, ends in the midst of a chunk; fewer chunks than segments.
@@ -185,6 +191,18 @@ Trial decaying(double decay, double v, std::int64_t tokens = 9000) {
   return complete(trial("g=f32 gate=log_decay K=128 V=128 H=1 HV=2", {tokens}, spec));
 }
 
+// Of a run by such a plan.
+auto errors_of(const Gpu& gpu, const Trial& one, Truth& truth, const char* strategy,
+               const char* tuning) {
+  const auto plan = Plan::make(one.problem, {.strategy = strategy, .tuning = tuning});
+  INFO(strategy << " " << tuning << " | " << to_text(one) << ": " << plan.status().message());
+  REQUIRE(plan);
+  Rig rig(gpu, one, truth.tensors());
+  CHECK(rig.run(*plan) == "");
+  truth.judge(rig.outputs());
+  return truth.last_errors();
+}
+
 }  // namespace
 
 TEST_CASE("segments beside prepare are three kernels, of as many blocks as segments",
@@ -222,35 +240,41 @@ TEST_CASE("segments beside prepare are refused where they do not serve, in words
   refused("T=8192 H=4 V=192", tuning, "value_dim is 192");
   refused("T=8192 H=4 scale=1e-20", tuning, "scale = 1e-20");
   refused("T=8192 H=64", tuning, "128 or more of 132 multiprocessors");
+  refused("T=4294967296 H=1", tuning, "max_tokens=4294967296");
 }
 
 TEST_CASE("segments beside prepare compose where they serve", "[strategy]") {
   for (const auto& trials :
        {lengths(), gates(), long_segments(), magnitudes(), places(), plain(pools())}) {
-    const Tally tally = compose_only("carried", trials, "sm_90a", all_variants());
+    const Tally tally = compose_only("carried", trials, "sm_90a", variants());
+    CHECK(tally.failed == 0);
+    CHECK(tally.passed > 0);
+  }
+  for (const auto& trials : {lengths(), long_segments(), magnitudes(), places()}) {
+    const Tally tally = compose_only("carried by pairs", trials, "sm_90a", pairs());
     CHECK(tally.failed == 0);
     CHECK(tally.passed > 0);
   }
 }
 
 TEST_CASE("states carried through segments of every length", "[gpu][carried]") {
-  check_on_device("carried lengths", lengths(), all_variants());
+  check_both_on_device("carried lengths", lengths());
 }
 
 TEST_CASE("states carried under every gate", "[gpu][carried]") {
-  check_on_device("carried gates", gates(), all_variants());
+  check_on_device("carried gates", gates(), variants());
 }
 
 TEST_CASE("states carried by looks early and late", "[gpu][carried]") {
-  check_on_device("carried far", long_segments(), all_variants());
+  check_both_on_device("carried far", long_segments());
 }
 
 TEST_CASE("states carried of every magnitude", "[gpu][carried]") {
-  check_on_device("carried magnitudes", magnitudes(), all_variants());
+  check_both_on_device("carried magnitudes", magnitudes());
 }
 
 TEST_CASE("states carried in odd places", "[gpu][carried]") {
-  check_on_device("carried places", places(), all_variants());
+  check_both_on_device("carried places", places());
 }
 
 TEST_CASE("states carried from and to pools", "[gpu][carried]") {
@@ -266,18 +290,10 @@ TEST_CASE("what is carried ends where nothing is seen of it, as exactly", "[gpu]
       if (decay == 0.1 && v == 0.0) continue;  // rounding is all there is
       const Trial one = decaying(decay, v);
       Truth truth(one);
-      const auto error_by = [&](const char* tuning) {
-        const auto plan = Plan::make(one.problem, {.strategy = "segments", .tuning = tuning});
-        INFO(tuning << " | " << to_text(one) << ": " << plan.status().message());
-        REQUIRE(plan);
-        Rig rig(gpu, one, truth.tensors());
-        CHECK(rig.run(*plan) == "");
-        truth.judge(rig.outputs());
-        return truth.last_errors();
-      };
-      const auto whole = error_by("chunk=32 prepare_threads=256 segment=1024 segments=1");
+      const auto whole = errors_of(gpu, one, truth, "segments",
+                                   "chunk=32 prepare_threads=256 segment=1024 segments=1");
       for (const char* tuning : kTunings) {
-        const auto cut = error_by(tuning);
+        const auto cut = errors_of(gpu, one, truth, "segments", tuning);
         INFO(tuning << " | " << to_text(one));
         // What is added to o is rounded with it, once in each turn.
         CHECK(cut.o.rel_l2 < 1.15 * whole.o.rel_l2 + 1e-4);
@@ -367,18 +383,9 @@ TEST_CASE("what is not forgotten within what is kept is right all the same", "[g
           complete(trial("beta_logit=0 beta_most_1=1 K=128 V=128 H=1 HV=2", {2 * 32 * 300}, spec));
       one.in_place_state = in_place;
       Truth truth(one);
-      const auto error_by = [&](const char* strategy, const char* tuning) {
-        const auto plan = Plan::make(one.problem, {.strategy = strategy, .tuning = tuning});
-        INFO(tuning << " | " << to_text(one) << ": " << plan.status().message());
-        REQUIRE(plan);
-        Rig rig(gpu, one, truth.tensors());
-        CHECK(rig.run(*plan) == "");
-        truth.judge(rig.outputs());
-        return truth.last_errors();
-      };
-      const auto whole = error_by("chunk_wgmma", "stages_at_once=1");
+      const auto whole = errors_of(gpu, one, truth, "chunk_wgmma", "stages_at_once=1");
       for (const char* tuning : kPairs) {
-        const auto cut = error_by("by_gates", tuning);
+        const auto cut = errors_of(gpu, one, truth, "by_gates", tuning);
         INFO(tuning << " | " << to_text(one));
         // o is rounded in each turn.
         CHECK(cut.o.rel_l2 < 1.25 * whole.o.rel_l2 + 1e-4);

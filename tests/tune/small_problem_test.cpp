@@ -36,8 +36,10 @@ TEST_CASE("a small problem has the kernels of the problem itself") {
   struct Row {
     const char *words, *strategy, *tuning;
   };
-  for (const Row& row : {Row{"T=65536 H=8 h0=1 ht=1", "segments", "segment=256 warpgroups=2"},
-                         Row{"T=65536 H=8 h0=1 ht=1", "segments", "segment=128 warpgroups=1"},
+  for (const Row& row : {Row{"T=65536 H=8 h0=1 ht=1", "segments", "segment=256 segments=1"},
+                         Row{"T=65536 H=8 h0=1 ht=1", "segments", "segment=128 segments=1"},
+                         Row{"T=65536 H=8 h0=1 ht=1", "segments", "segment=16 segments=5"},
+                         Row{"T=65536 H=8 h0=1 ht=1", "by_gates", "segments=8 carries=2"},
                          Row{"T=8192 H=8 h0=1 ht=1", "segments", "segment=32 warpgroups=2"},
                          Row{"T=65536 H=8 N=3 varlen=1 h0=1 ht=1", "segments", "segment=256"},
                          Row{"T=8192 H=16 h0=1 ht=1", "chunk_wgmma", "stages_at_once=2"},
