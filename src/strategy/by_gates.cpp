@@ -101,7 +101,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   }
   tuning.otherwise =
       way_microseconds(2, problem, device) <= way_microseconds(3, problem, device) ? 2 : 3;
-  const tunable::Values values = tunable::values_of(tuning, abi::by_gates::tunables);
+  tunable::Values values = tunable::values_of(tuning, abi::by_gates::tunables);
   if (!serves_carried(problem)) return values;
   double least = std::numeric_limits<double>::infinity();
   for (const int segments : abi::by_gates::tunables[0].values) {
@@ -112,7 +112,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     tuning.segments = segments;
   }
   tuning.carries = 2;
-  const tunable::Values carried = tunable::values_of(tuning, abi::by_gates::tunables);
+  tunable::Values carried = tunable::values_of(tuning, abi::by_gates::tunables);
   if (std::isinf(least)) return values;
   return estimate(problem, device, carried) < estimate(problem, device, values) ? carried : values;
 }
