@@ -32,10 +32,6 @@ using abi::by_gates::Tuning;
 using compose::Launch;
 using compose::Run;
 
-// The share of runs whose gates are expected to forget: less than one in three, as many as of
-// kda-bench's regimes, since one channel that hardly decays is enough that they do not.
-constexpr double kForget = 0.25;
-
 // What the look and the first way's kernel take in other runs: on an H200 3 to 9 us before
 // segments, up to 10 before chains beside prepare, 10 to 20 where those are shorter than 8192
 // tokens (tools/results/log/by_gates.md).
@@ -114,7 +110,13 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   tuning.carries = 2;
   tunable::Values carried = tunable::values_of(tuning, abi::by_gates::tunables);
   if (std::isinf(least)) return values;
-  return estimate(problem, device, carried) < estimate(problem, device, values) ? carried : values;
+  // Chains take less than their estimate says; what is carried does not.
+  const double less = tuning.otherwise == 2
+                          ? (1 - share_of_estimate(2, false)) * way_microseconds(2, problem, device)
+                          : 0.0;
+  const bool carries =
+      estimate(problem, device, carried) < estimate(problem, device, values) - less;
+  return carries ? carried : values;
 }
 
 // Final states that lie over initial ones: a segment may end before another begins.
@@ -132,12 +134,11 @@ compose::Stage look_stage(const Problem& problem, const Tuning& tuning, std::siz
   stage.overlaps_previous = true;
   stage.bind = [problem, tuning, found](const Run& run, Launch& launch) {
     launch.grid[0] = abi::by_gates::blocks;
-    abi::by_gates::LookArgs args{.in = problem::inputs_of(problem, run.forward),
-                                 .found = reinterpret_cast<unsigned*>(run.workspace + found),
-                                 .segments = tuning.segments,
-                                 .other = lies_over(run.forward)};
-    if (tuning.carries > 1) args.weak = reinterpret_cast<unsigned*>(run.workspace);
-    launch.set(args);
+    launch.set(abi::by_gates::LookArgs{.in = problem::inputs_of(problem, run.forward),
+                                       .found = reinterpret_cast<unsigned*>(run.workspace + found),
+                                       .segments = tuning.segments,
+                                       .other = lies_over(run.forward),
+                                       .carries = tuning.carries > 1});
   };
   return stage;
 }
@@ -170,6 +171,11 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
                                       ? compose_fused_carried(problem, device, tuning.segments)
                                       : compose_fused_segments(problem, device, tuning.segments);
   if (!first) return first.status();
+  if (tuning.carries > 1 && keeps_all(problem, tuning.segments)) {
+    first->strategy = "by_gates";
+    first->tuning = values;
+    return first;
+  }
   const Strategy& other = way(tuning.otherwise);
   if (Status status = other.applicable(problem, device); !status) {
     return Status(status.code(), fmt::format("strategy by_gates: otherwise={}: {}",
@@ -208,7 +214,7 @@ double estimate(const Problem& problem, const device::Device& device,
   if (!std::isfinite(otherwise)) return otherwise;
   if (tuning.carries > 1) {
     return fused_carried_microseconds(problem, device, tuning.segments) +
-           look_microseconds(problem, 3);
+           (keeps_all(problem, tuning.segments) ? 0.0 : look_microseconds(problem, 3));
   }
   const bool at_once = walks_at_once(problem, device, tuning.otherwise);
   const double forgetting = fused_segments_microseconds(problem, device, tuning.segments) +

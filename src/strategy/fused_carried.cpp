@@ -22,16 +22,28 @@ bool serves_carried(const Problem& problem) {
   return problem.state_type == DType::f32 || problem.state_layout == StateLayout::value_first;
 }
 
+namespace {
+
+// Of a segment, at most: in a run of one sequence.
+std::int64_t most_chunks(const Problem& problem, int segments) {
+  const std::int64_t tokens = std::int64_t{segments} * abi::factors::chunk;  // of one chunk each
+  return std::max<std::int64_t>((problem.max_tokens + tokens - 1) / tokens, 1);
+}
+
+}  // namespace
+
+bool keeps_all(const Problem& problem, int segments) {
+  return most_chunks(problem, segments) <= abi::by_gates::most_kept;
+}
+
 Result<compose::Recipe> compose_fused_carried(const Problem& problem, const device::Device& device,
                                               int segments) {
   const abi::Shape shape = problem::shape_of(problem);
   const Cut cut{.segments = segments, .most = std::int64_t{segments} * problem.max_sequences};
   compose::Workspace workspace;
-  workspace.take(abi::by_gates::blocks * sizeof(unsigned));
   const CarriedStates states(problem, cut, workspace);
-  // Of the longest segments, those of a run of one sequence, where that is fewer.
-  const std::int64_t longest = problem.max_tokens / segments / abi::factors::chunk + 2;
-  const int most = static_cast<int>(std::min<std::int64_t>(abi::by_gates::most_kept, longest));
+  const int most = static_cast<int>(
+      std::min<std::int64_t>(abi::by_gates::most_kept, most_chunks(problem, segments)));
   const std::int64_t chunks =
       std::int64_t{segments - 1} * problem.max_sequences * most * problem.value_heads;
   const std::size_t images =
@@ -42,7 +54,6 @@ Result<compose::Recipe> compose_fused_carried(const Problem& problem, const devi
     states.give(args, run.workspace, cut.chunks(run.forward, abi::factors::chunk));
     args.chain.factors.images = reinterpret_cast<char*>(run.workspace + images);
     args.carried.kept = most;
-    args.carried.weak = reinterpret_cast<const unsigned*>(run.workspace);
     args.chain.in.scale = 1.0F;  // teams' factors are those of scaled queries
   };
   const KeepSegments keep = [=](const compose::Run& run, abi::fused::Kept& kept) {
@@ -50,7 +61,6 @@ Result<compose::Recipe> compose_fused_carried(const Problem& problem, const devi
     give(run, args);
     kept = {.images = args.chain.factors.images,
             .chunks = args.carried.kept,
-            .weak = args.carried.weak,
             .states = args.segments.states,
             .lengths = args.carried.lengths,
             .ends = args.carried.ends};
@@ -67,14 +77,15 @@ Result<compose::Recipe> compose_fused_carried(const Problem& problem, const devi
 double fused_carried_microseconds(const Problem& problem, const device::Device& device,
                                   int segments) {
   constexpr double kGone = 110.0;  // chunks
-  if (mean_length(problem) < 1.4 * kGone * segments * abi::factors::chunk) {
+  if (mean_length(problem) < kGone * segments * abi::factors::chunk) {
     return std::numeric_limits<double>::infinity();
   }
-  // Long runs take a twelfth more than pairs of few chunks; and what is kept.
+  // Long runs take a twelfth more than pairs of few chunks; and, but where gates forget at once,
+  // what is kept and carried.
   const double kept = std::min(mean_length(problem) / segments / abi::factors::chunk,
                                double{abi::by_gates::most_kept});
-  return 1.08 * fused_segments_microseconds(problem, device, segments) + 0.15 * kept + 10.0 +
-         0.5 * kGone;
+  return 1.08 * fused_segments_microseconds(problem, device, segments) + 10.0 +
+         (1 - kForget) * (0.15 * kept + 0.5 * kGone);
 }
 
 }  // namespace kda::strategy

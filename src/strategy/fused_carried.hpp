@@ -1,6 +1,5 @@
 // Strategy fused's kernel for segments of a dense run's sequences that begin from nothing, and the
-// stage that carries the states before them into them: right where nothing is left of these after
-// so many chunks as have their factors kept, so they are to be guarded (strategy by_gates).
+// stage that carries the states before them into them (strategy by_gates).
 #pragma once
 
 #include "compose/recipe.hpp"
@@ -12,12 +11,20 @@ namespace kda::strategy {
 // Whether it serves a problem that fused serves segments of.
 bool serves_carried(const Problem& problem);
 
-// segments: of each sequence, up to most_segments() (fused.hpp).  The workspace begins with the
-// words of abi::by_gates::LookArgs::weak.
+// Whether factors of all chunks are kept that states may be carried through.  Else the stages are
+// right only where these are forgotten before, and are to be guarded.
+bool keeps_all(const Problem& problem, int segments);
+
+// segments: of each sequence, up to most_segments() (fused.hpp).
 Result<compose::Recipe> compose_fused_carried(const Problem& problem, const device::Device& device,
                                               int segments);
 
-// Expected, where states are forgotten within some 110 chunks; infinite for shorter segments.
+// The share of runs whose gates are expected to forget within a few chunks: less than one in three,
+// as many as of kda-bench's regimes, since one channel that hardly decays is enough that they do
+// not.
+inline constexpr double kForget = 0.25;
+
+// Expected, where others forget states within some 110 chunks; infinite for shorter segments.
 double fused_carried_microseconds(const Problem& problem, const device::Device& device,
                                   int segments);
 

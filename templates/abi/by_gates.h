@@ -1,8 +1,8 @@
 // Strategy by_gates: of runs whose gates forget within some tokens the segments of a sequence are
 // independent of each other, and strategy fused walks them at once; others go another way
 // (abi/guard.h), as no plan knows a run's gates.  Of long segments (`carries`) all go the first
-// way, and what was before is carried into them until it is forgotten (sm90/segments/carry.cu);
-// where it is not in time the run goes the other way after all.
+// way, and what was before is carried into them until it is forgotten (sm90/segments/carry.cu):
+// there is no other way, unless segments are so long that it may not be forgotten in time.
 #pragma once
 
 #include "abi/guard.h"
@@ -21,7 +21,11 @@ inline constexpr Tunable<Tuning> tunables[] = {
      &Tuning::segments,
      {2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 22, 33},
      "pieces of a sequence that are walked at once where gates forget"},
-    {"otherwise", &Tuning::otherwise, {2, 3}, "where they do not: 2 chunk_wgmma, 3 segments"},
+    {"otherwise",
+     &Tuning::otherwise,
+     {2, 3},
+     "where they do not: 2 chunk_wgmma, 3 segments; with carries=2 only of segments of more than "
+     "256 chunks"},
     {"carries",
      &Tuning::carries,
      {1, 2},
@@ -60,17 +64,16 @@ struct LookArgs {
   Inputs in;
   unsigned* found = nullptr;  // [blocks]
   int segments = 1;
-  bool other = false;  // whether the run is to go the other way whatever its gates are
-  // [blocks] where states are carried: what the look at gates has found, and `found` only whether
-  // the run is to go the other way; null: both in one.
-  unsigned* weak = nullptr;
+  bool other = false;    // whether the run is to go the other way whatever its gates are
+  bool carries = false;  // whether nothing but that counts
 };
 
-// Chunks of each later segment whose factors are kept for what is carried into it, at most: weak
-// gates and random keys forget in some 110, those that a look takes for strong in two.  A run that
-// has not by the last look at that before these end (abi::segments::is_carry_look), in segments
-// that go on, goes the other way after all.
+// Chunks of each later segment whose factors are kept for what is carried into it: at first a chunk
+// of each team's, and no more where T of the segment's first two has come to nothing; else so many
+// at most, as weak gates and random keys forget in some 110.  A run that has not by the last look
+// at that before these end (abi::segments::is_carry_look), in segments that go on, goes the other
+// way after all.
 constexpr int most_kept = 256;
-constexpr int kept_where_strong = 8;
+constexpr int kept_where_forgotten = 8;
 
 }  // namespace kda::abi::by_gates

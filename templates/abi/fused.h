@@ -147,12 +147,11 @@ constexpr int state_bytes(const Shape& shape) { return shape.key_dim * columns *
 // What is left where a dense run's segments begin from nothing, for the stage that carries states
 // into them (abi::segments::Carried, sm90/segments/carry.cu).
 struct Kept {
-  char* images = nullptr;  // [segments - 1, N, chunks, HV]: of each later segment's first chunks
-  int chunks = 0;          // so many at most
-  const unsigned* weak = nullptr;  // [by_gates::blocks]: all 0: not so many
-  float* states = nullptr;         // after each segment, as abi::segments::Segments::states
-  float* lengths = nullptr;        // as abi::segments::Carried
-  unsigned* ends = nullptr;        // likewise, made `unknown`
+  char* images = nullptr;    // [segments - 1, N, chunks, HV]: of each later segment's first chunks
+  int chunks = 0;            // so many at most (abi::by_gates::most_kept)
+  float* states = nullptr;   // after each segment, as abi::segments::Segments::states
+  float* lengths = nullptr;  // as abi::segments::Carried
+  unsigned* ends = nullptr;  // likewise, made `unknown` or `unknown_little_kept`
 };
 
 struct Args {

@@ -210,10 +210,12 @@ struct Carried {
   // Of each later segment's factors those of so many first chunks alone are there, of unscaled o
   // (abi::fused::Kept); 0: all, by chunk slots.
   int kept = 0;
-  const unsigned* weak = nullptr;  // [by_gates::blocks]: all 0: of fewer
 };
-// Of Carried::ends; first_left_nothing: of S_local before the segment, if not of all.
-constexpr unsigned unknown = 0, first_left_nothing = 1, nothing_left = 2, something_left = 3;
+// Of Carried::ends.  unknown_little_kept: before anything is told, where T has come to nothing in
+// the segment's first chunks, and of no more than these factors are there; first_left_nothing: of
+// S_local before the segment, if not of all.
+constexpr unsigned unknown = 0, unknown_little_kept = 1, first_left_nothing = 2, nothing_left = 3,
+                   something_left = 4;
 
 struct Args {
   chunk::RecurrenceArgs chain;

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "abi/by_gates.h"
 #include "abi/segments.h"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
-#include "strategy/by_gates.hpp"
 #include "strategy/segments.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
@@ -368,40 +366,6 @@ TEST_CASE("what is carried ends beside columns that have none", "[gpu][carried]"
   for (const unsigned end : ends_of(gpu, still, same.tensors(), kTunings[2]))
     left += end == abi::segments::something_left ? 1 : 0;
   CHECK(left == 3 * 2 * 2);  // segments between the first and the last, heads, tiles
-}
-
-// Pairs keep factors of the first chunks alone: what is there after these goes the other way.
-TEST_CASE("what is not forgotten within what is kept is right all the same", "[gpu][carried]") {
-  if (!on_device()) return;
-  const Gpu gpu;
-  for (const GatePattern gate : {GatePattern::weak, GatePattern::mixed, GatePattern::strong}) {
-    for (const bool in_place : {false, true}) {
-      InputSpec spec;
-      spec.gate = gate;
-      spec.beta = 0.0;  // nothing is written, nor taken away
-      Trial one =
-          complete(trial("beta_logit=0 beta_most_1=1 K=128 V=128 H=1 HV=2", {2 * 32 * 300}, spec));
-      one.in_place_state = in_place;
-      Truth truth(one);
-      const auto whole = errors_of(gpu, one, truth, "chunk_wgmma", "stages_at_once=1");
-      for (const char* tuning : kPairs) {
-        const auto cut = errors_of(gpu, one, truth, "by_gates", tuning);
-        INFO(tuning << " | " << to_text(one));
-        // o is rounded in each turn.
-        CHECK(cut.o.rel_l2 < 1.25 * whole.o.rel_l2 + 1e-4);
-        CHECK(cut.state.rel_l2 < 1.05 * whole.state.rel_l2 + 1e-4);
-      }
-    }
-  }
-}
-
-TEST_CASE("states of 16 bits in [K, V] are not carried by pairs", "[strategy]") {
-  const Problem problem = problem_in_words("T=65536 H=8 h0=1 ht=1 state=bf16 layout=key_first");
-  const auto values = strategy::by_gates.defaults(problem, h200());
-  CHECK(tunable::tuning_of<abi::by_gates::Tuning>(values, abi::by_gates::tunables).carries == 1);
-  const auto recipe = strategy::by_gates.compose(
-      problem, h200(), {{"segments", 8}, {"otherwise", 3}, {"carries", 2}});
-  CHECK(recipe.status().message().find("carries=1 does") != std::string::npos);
 }
 
 TEST_CASE("an infinite state is carried to the end", "[gpu][carried]") {

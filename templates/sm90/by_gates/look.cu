@@ -51,22 +51,16 @@ extern "C" __global__ void __launch_bounds__(threads)
   ptx::launch_dependents();
   const i64 chunks = (in.length + chunk - 1) / chunk;
   const int borders = args.segments - 1;
-  const int all = in.sequences * in.value_heads * borders;
-  const bool carries = args.weak != nullptr;
-  const i64 each = (chunks + args.segments - 1) / args.segments;  // where they have no leads
-  const i64 shortest = carries ? chunks - each * borders : chunks / args.segments;
-  bool found = args.other || shortest <= abi::by_gates::lead_chunks;
+  const int all = args.carries ? 0 : in.sequences * in.value_heads * borders;
+  const bool is_short = !args.carries && chunks / args.segments <= abi::by_gates::lead_chunks;
+  bool found = args.other || is_short;
 #pragma unroll 1
   for (int i = static_cast<int>(blockIdx.x); i < all && !found; i += abi::by_gates::blocks) {
     const int part = i / borders;
     const int border = i % borders + 1;
-    // A lead's first token; or, as what is carried meets these, that of a segment.
     const i64 token =
-        carries
-            ? border * each * chunk
-            : static_cast<i64>(abi::by_gates::first_chunk(chunks, border, args.segments)) * chunk -
-                  lead_tokens;
-    float most = log_decays(in, part / in.value_heads, part % in.value_heads, token);
+        static_cast<i64>(abi::by_gates::first_chunk(chunks, border, args.segments)) * chunk;
+    float most = log_decays(in, part / in.value_heads, part % in.value_heads, token - lead_tokens);
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
       most = step::at_least(__shfl_xor_sync(0xffffffffU, most, step), most);
@@ -87,10 +81,7 @@ extern "C" __global__ void __launch_bounds__(threads)
     if (!(sum <= abi::by_gates::least_decay)) found = true;
     __syncthreads();
   }
-  if (threadIdx.x == 0) {
-    (carries ? args.weak : args.found)[blockIdx.x] = found ? 1 : 0;
-    if (carries) args.found[blockIdx.x] = args.other ? 1 : 0;
-  }
+  if (threadIdx.x == 0) args.found[blockIdx.x] = found ? 1 : 0;
 }
 
 }  // namespace kda

@@ -7,7 +7,6 @@
 #include "ptx/registers.cuh"
 #include "sm90/fused/make.cuh"
 #include "sm90/fused/walk.cuh"
-#include "sm90/segments/kept.cuh"
 
 namespace kda {
 
@@ -27,10 +26,9 @@ extern "C" __global__ void __launch_bounds__(abi::fused::threads(tune.groups), 1
   if (stays_out<shape>(given, args.in)) return;
   // Behind that: the other way's blocks, where they begin as pairs end one by one, lie so that
   // stages beside each other take 4 to 8% longer.
-  if constexpr (guard == abi::Guard::unfound) ptx::launch_dependents();
+  if constexpr (guard == abi::Guard::unfound || fused::carried) ptx::launch_dependents();
   if constexpr (fused::carried) {
-    const int kept = threadIdx.x < 32 ? kept_chunks(args.kept.weak, args.kept.chunks) : 0;
-    if (threadIdx.x == 0) ptx::st_shared_u32(pair.decision(), static_cast<u32>(kept));
+    if (threadIdx.x == 0) ptx::st_shared_u32(pair.decision(), static_cast<u32>(args.kept.chunks));
   } else {
     if (threadIdx.x < 32) line.decide(args.in);
   }

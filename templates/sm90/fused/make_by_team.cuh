@@ -131,20 +131,31 @@ class ByTeam : teams::Solve {
     const bool others = shards > 1 && Line::pair() % shards != 0;  // of other V columns keep them
     if (segment == 0 || others) return;
     const int own = abi::fused::blocks * number + static_cast<int>(Pair::rank());
-    const int kept = static_cast<int>(ptx::ld_shared_u32(pair.decision()));
-    constexpr int step = abi::fused::blocks * groups;
+    const int kept = args.kept.chunks;
+    constexpr int step = abi::by_gates::kept_where_forgotten;
+    static_assert(!carried || step == abi::fused::blocks * groups,
+                  "each team's first chunk is kept");
     kept_left_ = kept > own ? (kept - own + step - 1) / step : 0;
     const i64 chunks = static_cast<i64>((segment - 1) * in.sequences + first.n) * args.kept.chunks;
     kept_ = args.kept.images + ((chunks + own) * in.value_heads + first.head) * image.bytes;
     kept_step_ = step * in.value_heads * image.bytes;
   }
-  // Sends the image of one of them; one thread.
+  // Sends the image of one of them; one thread.  When a team's first chunk has been taken it is
+  // known whether more are kept.
   KDA_DEVICE void keep(const Pair& pair) {
     if (kept_left_ == 0) return;
     --kept_left_;
+    if (notes_->line.number >= groups && !keeps_more(pair)) {
+      kept_left_ = 0;
+      return;
+    }
     ptx::bulk_store(kept_, pair.image(number), image.bytes);
     ptx::bulk_store_commit();
     kept_ += kept_step_;
+  }
+
+  static KDA_DEVICE bool keeps_more(const Pair& pair) {
+    return ptx::ld_shared_u32(pair.decision()) > abi::by_gates::kept_where_forgotten;
   }
 
   // Beside a walk that leaves bf16 checkpoints what follows from the lane is found anew from here

@@ -30,6 +30,9 @@ class Rows {
   static constexpr u32 takes_away = in_place ? brings : 1;
 
  public:
+  // All who walk.
+  static KDA_DEVICE void meet() { ptx::barrier_wait(1 + groups, threads); }
+
   KDA_DEVICE Rows(const Pair& pair, const abi::fused::Args& args) : pair_(pair), args_(args) {}
 
   // A piece of a part, of some chunks.  thread: of the warpgroup.  What follows from the task is
@@ -214,8 +217,6 @@ class Rows {
     ptx::bulk_store_wait_read();
     if constexpr (!in_place) ptx::mbarrier_arrive(pair_.free());
   }
-  static KDA_DEVICE void meet() { ptx::barrier_wait(1 + groups, threads); }
-
   // Where a column of a row stands from a tile's begin on.
   static KDA_DEVICE u32 row_place(int row, int column) {
     return static_cast<u32>(row * row_bytes + (column / 8 ^ row % 8) * 16 + column % 8 * 2);

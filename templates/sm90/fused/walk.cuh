@@ -97,20 +97,22 @@ class Walk {
     } else {
       state_.clear();
     }
-    if constexpr (segments > 1) {
-      if (task.padding) weigh_lead();
+    if constexpr (carried) {
+      if (task.first > 0) decide_kept(task);
+    } else if constexpr (segments > 1) {
+      if (task.padding) weigh(lead_chunks);
     }
     keep_.begin(args_.out.pool, task.n, task.first);
     forget();
   }
 
-  // How much the lead, with which the line begins, leaves of what came before it: each warp notes
-  // its share.
-  KDA_DEVICE void weigh_lead() const {
+  // How much the first chunks of the line, a lead or a segment's own, leave of what came before
+  // them: each warp notes its share.
+  KDA_DEVICE void weigh(int chunks) const {
     Step step = next_;
     u32 at = at_;
 #pragma unroll 1
-    for (int i = 0; i < lead_chunks; ++i) {
+    for (int i = 0; i < chunks; ++i) {
       ptx::mbarrier_wait(step.ready, step.state % 2);
       const auto lane = static_cast<u32>(thread_) % 32;
       const float share = share_of_transition(step.data, static_cast<u32>(thread_) / 32, lane);
@@ -119,12 +121,13 @@ class Walk {
       at += abi::fused::step_bytes;
     }
   }
-  static_assert(lead_chunks < steps, "steps of a lead do not wrap");
-  // Whether it leaves nothing, when all have noted theirs.
-  KDA_DEVICE bool lead_forgets() const {
+  static constexpr int weighed = abi::by_gates::lead_chunks;
+  static_assert(weighed < steps, "steps of a lead do not wrap");
+  // Whether so many leave nothing, when all have noted theirs.
+  KDA_DEVICE bool forget_all_before() const {
     float left = 1.0F;
 #pragma unroll
-    for (int i = 0; i < lead_chunks; ++i) {
+    for (int i = 0; i < weighed; ++i) {
       const float* share = shares() + i * 4;
       left *= share[0] + share[1] + share[2] + share[3];
     }
@@ -132,8 +135,23 @@ class Walk {
   }
   // Behind the tasks.
   KDA_DEVICE float* shares() const { return reinterpret_cast<float*>(tasks_ + 2 * Pair::warps); }
-  static_assert(segments == 1 || 2 * Pair::warps * sizeof(Task) + lead_chunks * 4 * sizeof(float) <=
+  static_assert(segments == 1 || 2 * Pair::warps * sizeof(Task) + weighed * 4 * sizeof(float) <=
                                      abi::fused::tasks_bytes(shape));
+
+  // Of how many of a later segment's chunks factors are kept: where its first leave nothing of what
+  // came before them, of few (make_by_team.cuh).
+  KDA_DEVICE void decide_kept(const Task& task) const {
+    if (task.chunks < weighed) return;
+    weigh(weighed);
+    Rows::meet();
+    if (thread_ == 0 && forget_all_before() && kept_chunks() > abi::by_gates::kept_where_forgotten)
+      ptx::st_shared_u32(pair_.decision(), abi::by_gates::kept_where_forgotten);
+    Rows::meet();
+  }
+  KDA_DEVICE int kept_chunks() const {
+    return static_cast<int>(ptx::ld_shared_u32(pair_.decision()));
+  }
+
   KDA_DEVICE void doubt() const { doubts_[Line::pair() % abi::guard_words] = abi::found_later; }
 
   // Its chunks.
@@ -170,8 +188,7 @@ class Walk {
   // question in each of its turns takes 0.16 us.
   KDA_DEVICE int left_at_look(const Task& task) const {
     const int next = abi::segments::next_carry_look(task.chunks - rows_.left());
-    const int kept = static_cast<int>(ptx::ld_shared_u32(pair_.decision()));
-    return next < kept ? larger(task.chunks - next, 0) : 0;
+    return next < kept_chunks() ? larger(task.chunks - next, 0) : 0;
   }
   // How long the state's columns are there.
   KDA_DEVICE void note_length(const Task& task) const {
@@ -200,7 +217,11 @@ class Walk {
       const float(&x)[4] = state_.s[0][k];
       to[k * 128] = make_float4(x[0], x[1], x[2], x[3]);
     }
-    if (thread_ == 0) args_.kept.ends[task.tile] = abi::segments::unknown;
+    if (thread_ == 0) {
+      const bool little = kept_chunks() < args_.kept.chunks;
+      args_.kept.ends[task.tile] =
+          little ? abi::segments::unknown_little_kept : abi::segments::unknown;
+    }
   }
 
   // The state that it ends with.
@@ -212,7 +233,7 @@ class Walk {
         return;
       }
     } else if constexpr (segments > 1) {
-      if (task.padding && !lead_forgets()) doubt();
+      if (task.padding && !forget_all_before()) doubt();
       // 0 times what is not finite is NaN, which all that follows has.
       if (!task.ends && !is_finite(state_)) doubt();
     }

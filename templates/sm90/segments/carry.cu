@@ -3,6 +3,7 @@
 // in v, so that state, walked with v = 0, adds its o and its end to those of the chain that began
 // from nothing.  It is S_local of the segment before, and what is left at that one's end of the
 // states before it: mostly nothing, else the block goes through its segment once more.
+#include "abi/by_gates.h"
 #include "abi/segments.h"
 #include "base/guard.cuh"
 #include "base/slots.cuh"
@@ -13,7 +14,7 @@
 #include "sm90/chunk_wgmma/consumer.cuh"
 #include "sm90/segments/carry_ends.cuh"
 #include "sm90/segments/carry_feed.cuh"
-#include "sm90/segments/kept.cuh"
+#include "sm90/segments/carry_spoilt.cuh"
 #include "sm90/segments/looks.cuh"
 #include "sm90/segments/tiles.cuh"
 #include "sm90/segments/walk_part.cuh"
@@ -31,20 +32,18 @@ struct Carry {
   int chunks;
   float unscaled;            // o is added to before it is scaled
   bool stops;                // whether those who bring chunks are told when no more are wanted
-  float begun[2];            // squared lengths of this lane's two columns as they began
+  float begun[2];            // squared lengths of this lane's two columns before the segment
   mutable float lengths[2];  // and at the next look, of S_local's
 
   KDA_DEVICE Carry(const Chain::Ring& in, const abi::segments::Args& of, u32 of_tile,
-                   const Task& task, const Chain::State& begin, bool tells)
+                   const Task& task, const RowSums& before, bool tells)
       : ring(in),
         args(of),
         tile(of_tile),
         chunks(task.chunks),
         unscaled(1.0F / of.chain.in.scale),
-        stops(tells) {
-    const RowSums squares(begin.s[0], square);
-    begun[0] = squares.of[0];
-    begun[1] = squares.of[1];
+        stops(tells),
+        begun{before.of[0], before.of[1]} {
     fetch(1);
   }
 
@@ -76,7 +75,8 @@ struct Carry {
   }
 
   // Whether what is carried may be seen beside S_local's columns; nor is it forgotten while it is
-  // not small beside what it was, as what has been written since may be taken away again.
+  // not small beside the state before the segment, as what has been written since may be taken
+  // away again.
   KDA_DEVICE bool is_seen(const Chain::State& state) const {
     constexpr float most = abi::segments::most_lost * abi::segments::most_lost;
     // Squares of shorter ones lose their last bits, and of longer ones may be infinite.
@@ -123,27 +123,58 @@ KDA_DEVICE void add_tile(float (&s)[count][4], const float* tile) {
   }
 }
 
+// How much of a segment there are factors of.
+struct Reach {
+  int left_out = 0;      // chunks of its last of which there are none
+  bool forgets = false;  // within the others, whatever the state: T has come to nothing
+};
+
 // One turn through the segment: of S_local before it, or of what is left of states before that.
-// Returns whether something is left at its end; had: whether the turn before has left something.
+// Returns whether something is left at its end, or at that of its factors; had: whether the turn
+// before has left something.
 KDA_DEVICE bool carry(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
-                      const Task& task, bool stops, int turn, bool had) {
+                      const Task& task, const Reach& reach, bool stops, int turn, bool had) {
   const abi::Inputs& in = args.chain.in;
   const i64 own = part.head_slot(in);
   const i64 before = own - in.value_heads;
   const int tile = part.value_tile();
   Chain::State state;
-  segments::load_tile(state.s[0], turn == 0 ? Tiles::at(args.segments, before, tile)
-                                            : carried_at(args, before, tile));
+  segments::load_tile(state.s[0], Tiles::at(args.segments, before, tile));
+  RowSums begun(state.s[0], square);
+  if (turn > 0) {  // little beside S_local, and to become little beside that, not beside itself
+    segments::load_tile(state.s[0], carried_at(args, before, tile));
+    const RowSums own(state.s[0], square);
+    for (int row = 0; row < 2; ++row) begun.of[row] = fmaxf(begun.of[row], own.of[row]);
+  }
   const int left = chunk_wgmma::consume<Chain>(
-      ring, args.chain, task, state, Carry(ring, args, part.tile(in), task, state, stops));
+      ring, args.chain, task, state, Carry(ring, args, part.tile(in), task, begun, stops));
   if (left > 0) {
     if (!stops) pass(ring, task.chunks, left);
     return had;
+  }
+  if (reach.forgets) {
+    const Spoilt spoilt(state);
+    if (!ptx::barrier_vote_any(1, 128, spoilt.any())) return had;
+    spoilt.leave_alone(state);
+    spoilt.leave_outputs(args.chain.out.o, task, reach.left_out);
   }
   float* to = carried_at(args, own, tile);
   if (had) add_tile(state.s[0], to);
   segments::store_tile(state.s[0], to);
   return true;
+}
+
+// The task by where its factors were kept, up to the last of them.
+KDA_DEVICE Reach cut_to_kept(const abi::segments::Args& args, const Part& part, const Ends& ends,
+                             Task& task) {
+  const int kept = args.carried.kept;
+  task.slot =
+      ((part.segment.index - 1) * static_cast<i64>(args.chain.in.sequences) + task.n) * kept;
+  const bool little = ends.little_kept();
+  const int there = little ? abi::by_gates::kept_where_forgotten : kept;
+  const int left_out = larger(task.chunks - there, 0);
+  task.chunks -= left_out;
+  return {left_out, little && left_out > 0};
 }
 
 // The state after the sequence.
@@ -173,20 +204,13 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   }
   if (shape.state_pool && Slots<shape>(args.chain.out, part.segment.n).padding) return;
   Task task = part.task(args.segments.chunks, part.value_tile());
-  bool is_short = false;  // of factors
-  if (const int kept = args.carried.kept; kept > 0) {
-    task.slot =
-        ((part.segment.index - 1) * static_cast<i64>(args.chain.in.sequences) + task.n) * kept;
-    const int there = kept_chunks(args.carried.weak, kept);
-    is_short = task.chunks > there;
-    if (is_short) task.chunks = there;
-  }
   const bool by_engine = chunk_wgmma::by_engine<Chain>(args.rows);
   const Chain::Ring ring(memory);
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   constexpr int consumer_warps = Chain::consumers / 32;
   const Ends ends(args, part);
+  Reach reach;
   bool had = false;
 #pragma unroll 1
   for (int turn = 0; turn < 2; ++turn) {
@@ -196,18 +220,23 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
       ptx::st_shared_u32(stop_of(ring), 0);
     }
     __syncthreads();
-    if (turn == 0) ptx::wait_for_previous();
+    if (turn == 0) {
+      ptx::wait_for_previous();
+      if (args.carried.kept > 0) reach = cut_to_kept(args, part, ends, task);
+    }
     if (warp < consumer_warps) {
-      had = carry(ring, args, part, task, by_engine, turn, had);
+      had = carry(ring, args, part, task, reach, by_engine, turn, had);
     } else {
       bring(ring, args, task, by_engine, warp - consumer_warps);
     }
     __syncwarp();
     had = __syncthreads_or(had ? 1 : 0) != 0;  // those who bring chunks learn it, too
     if (threadIdx.x == 0) ring.retire();
-    if (is_short && had) {  // the run goes another way
-      if (threadIdx.x == 0) findings(given)[blockIdx.x % abi::guard_words] = abi::found_later;
-      had = false;
+    if constexpr (guarded) {
+      if (reach.left_out > 0 && !reach.forgets && had) {  // the run goes another way
+        if (threadIdx.x == 0) findings(given)[blockIdx.x % abi::guard_words] = abi::found_later;
+        had = false;
+      }
     }
     if (turn == 0 && !had) ends.tell(abi::segments::first_left_nothing);
   }

@@ -16,6 +16,10 @@ class Ends {
         last_(part.segment.last()),
         step_(static_cast<i64>(args.chain.in.value_heads) * Tiles::count) {}
 
+  // Whether factors of the segment's first chunks alone are there, as they have made T nothing;
+  // before anything is told.
+  KDA_DEVICE bool little_kept() const { return __ldcg(own_) == abi::segments::unknown_little_kept; }
+
   // What the first turn, or all, have left; the whole block comes here.
   KDA_DEVICE void tell(u32 what) const {
     if (last_) return;

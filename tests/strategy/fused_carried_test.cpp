@@ -1,0 +1,197 @@
+// Pairs of blocks that walk segments from nothing, and keep factors by which states are carried
+// into them: how many, and what is right where these are not enough.
+#include "strategy/fused_carried.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "abi/by_gates.h"
+#include "abi/chunk.h"
+#include "abi/factors.h"
+#include "abi/fused.h"
+#include "problem/problem.hpp"
+#include "problem/shape.hpp"
+#include "strategy/by_gates.hpp"
+#include "support/rig.hpp"
+#include "support/spoilt_column.hpp"
+#include "support/trials.hpp"
+#include "support/words.hpp"
+
+using namespace kda;
+using namespace kda::test;
+using reference::GatePattern;
+using reference::InputSpec;
+
+namespace {
+
+constexpr const char* kPairs[] = {"segments=2 otherwise=2 carries=2",
+                                  "segments=5 otherwise=3 carries=2"};
+
+// Of two heads that write so strongly.
+Trial writing(GatePattern gate, double beta, std::int64_t tokens) {
+  InputSpec spec;
+  spec.gate = gate;
+  spec.beta = beta;
+  return complete(trial("beta_logit=0 beta_most_1=1 K=128 V=128 H=1 HV=2", {tokens}, spec));
+}
+
+Plan plan_of(const Trial& one, const char* strategy, const char* tuning) {
+  auto plan = Plan::make(one.problem, {.strategy = strategy, .tuning = tuning});
+  INFO(strategy << " " << tuning << " | " << to_text(one) << ": " << plan.status().message());
+  REQUIRE(plan);
+  return *std::move(plan);
+}
+
+auto errors_of(const Gpu& gpu, const Trial& one, Truth& truth, const char* strategy,
+               const char* tuning) {
+  const Plan plan = plan_of(one, strategy, tuning);
+  Rig rig(gpu, one, truth.tensors());
+  CHECK(rig.run(plan) == "");
+  truth.judge(rig.outputs());
+  return truth.last_errors();
+}
+
+}  // namespace
+
+TEST_CASE("factors of all chunks are kept of segments of up to 256", "[strategy]") {
+  const auto keeps_all = [](const char* words, int segments) {
+    return strategy::keeps_all(problem_in_words(words), segments);
+  };
+  CHECK(keeps_all("T=65536 H=8", 8));
+  CHECK_FALSE(keeps_all("T=65537 H=8", 8));
+  CHECK_FALSE(keeps_all("T=65536 H=8", 7));
+  CHECK(keeps_all("T=1 H=1", 33));
+  // A run may be of one sequence that has all tokens.
+  CHECK_FALSE(keeps_all("T=65536 N=2 H=4", 7));
+}
+
+TEST_CASE("states of 16 bits in [K, V] are not carried by pairs", "[strategy]") {
+  const Problem problem = problem_in_words("T=65536 H=8 h0=1 ht=1 state=bf16 layout=key_first");
+  const auto values = strategy::by_gates.defaults(problem, h200());
+  CHECK(tunable::tuning_of<abi::by_gates::Tuning>(values, abi::by_gates::tunables).carries == 1);
+  const auto recipe = strategy::by_gates.compose(
+      problem, h200(), {{"segments", 8}, {"otherwise", 3}, {"carries", 2}});
+  CHECK(recipe.status().message().find("carries=1 does") != std::string::npos);
+}
+
+namespace {
+
+// Whether a run has kept the factors of a chunk of the second segment, head 0.
+std::vector<bool> kept_of(const Gpu& gpu, const Trial& one, const std::vector<int>& chunks) {
+  const Plan plan = plan_of(one, "by_gates", kPairs[0]);
+  const auto values = tunable::parse(kPairs[0], strategy::by_gates.space(),
+                                     strategy::by_gates.defaults(one.problem, h200()));
+  REQUIRE(values);
+  const auto recipe = strategy::by_gates.compose(one.problem, h200(), *values);
+  REQUIRE(recipe);
+  const int image = abi::chunk::image(problem::shape_of(one.problem), abi::factors::chunk).bytes;
+  Truth truth(one);
+  Rig rig(gpu, one, truth.tensors());
+  std::vector<bool> kept;
+  const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes, Stream stream) {
+    compose::Launch launch;
+    recipe->stages[0].bind({forward, static_cast<std::byte*>(workspace)}, launch);
+    abi::fused::Args args;
+    REQUIRE(launch.args_bytes == sizeof args);
+    std::memcpy(static_cast<void*>(&args), launch.args, sizeof args);
+    const auto read = [&](int chunk) {
+      std::vector<std::byte> out(static_cast<std::size_t>(image));
+      const std::int64_t at = std::int64_t{chunk} * one.problem.value_heads * image;
+      must(gpu.driver().MemcpyDtoH(out.data(), reinterpret_cast<CUdeviceptr>(args.kept.images + at),
+                                   out.size()),
+           "download");
+      return out;
+    };
+    std::vector<std::vector<std::byte>> before;
+    for (const int chunk : chunks) before.push_back(read(chunk));
+    const Status status = plan.run(forward, workspace, bytes, stream);
+    gpu.synchronize();
+    for (std::size_t i = 0; i < chunks.size(); ++i) kept.push_back(read(chunks[i]) != before[i]);
+    return status;
+  };
+  CHECK(rig.run(run, plan.workspace_bytes()) == "");
+  return kept;
+}
+
+}  // namespace
+
+// What is carried is forgotten by then, and the rest would only take time.
+TEST_CASE("of gates that forget within two chunks factors of eight are kept", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  const auto kept = [&](GatePattern gate) {
+    return kept_of(gpu, writing(gate, 0.5, 2 * 32 * 40), {0, 7, 8, 15, 39});
+  };
+  CHECK(kept(GatePattern::strong) == std::vector<bool>{true, true, false, false, false});
+  CHECK(kept(GatePattern::weak) == std::vector<bool>{true, true, true, true, true});
+  CHECK(kept(GatePattern::mixed) == std::vector<bool>{true, true, true, true, true});
+}
+
+// Pairs keep factors of the first chunks alone: what is there after these goes the other way.
+TEST_CASE("what is not forgotten within what is kept is right all the same", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  for (const GatePattern gate : {GatePattern::weak, GatePattern::mixed, GatePattern::strong}) {
+    for (const bool in_place : {false, true}) {
+      Trial one = writing(gate, 0.0, 2 * 32 * 300);  // nothing is written, nor taken away
+      one.in_place_state = in_place;
+      Truth truth(one);
+      const auto whole = errors_of(gpu, one, truth, "chunk_wgmma", "stages_at_once=1");
+      for (const char* tuning : kPairs) {
+        const auto cut = errors_of(gpu, one, truth, "by_gates", tuning);
+        INFO(tuning << " | " << to_text(one));
+        // o is rounded in each turn.
+        CHECK(cut.o.rel_l2 < 1.25 * whole.o.rel_l2 + 1e-4);
+        CHECK(cut.state.rel_l2 < 1.05 * whole.state.rel_l2 + 1e-4);
+      }
+    }
+  }
+}
+
+TEST_CASE("an infinite state is carried to the end by pairs", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  for (const GatePattern gate : {GatePattern::strong, GatePattern::weak}) {
+    const Trial one = writing(gate, 0.5, 2 * 32 * 90 + 7);
+    Truth truth(one);
+    reference::Tensors tensors = truth.tensors();
+    spoil_column(tensors);
+    for (const char* tuning : kPairs) {
+      INFO(tuning << " | " << to_text(one));
+      const Plan plan = plan_of(one, "by_gates", tuning);
+      Rig rig(gpu, one, tensors);
+      CHECK(rig.run(plan) == "");
+      check_only_that_is_spoilt(rig.outputs(), 256);
+    }
+  }
+}
+
+// What blocks have told each other in one run, and how much they kept, the next must not see.
+TEST_CASE("a run by pairs after one that kept more", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  const Trial one = writing(GatePattern::strong, 0.5, 2 * 32 * 90);
+  const Trial other = writing(GatePattern::weak, 0.0, 2 * 32 * 90);
+  Truth truth(one), truth_before(other);
+  for (const char* tuning : kPairs) {
+    INFO(tuning);
+    const Plan plan = plan_of(one, "by_gates", tuning);
+    Rig alone(gpu, one, truth.tensors()), before(gpu, other, truth_before.tensors());
+    CHECK(alone.run(plan) == "");
+    const auto bits = alone.output_bits();
+    before.reset();
+    Rig rig(gpu, one, truth.tensors());
+    const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes,
+                         Stream stream) {
+      if (Status status = plan.run(before.forward(), workspace, bytes, stream); !status) {
+        return status;
+      }
+      return plan.run(forward, workspace, bytes, stream);
+    };
+    CHECK(rig.run(run, plan.workspace_bytes()) == "");
+    CHECK((rig.output_bits() == bits));
+  }
+}
