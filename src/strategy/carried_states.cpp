@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -36,10 +37,15 @@ CarriedStates::CarriedStates(const Problem& problem, const Cut& cut,
   carried_ = workspace.take(tiles * tile_bytes);
   ends_ = workspace.take(tiles * sizeof(unsigned));
   lengths_ = workspace.take(tiles_of(looks) * 64 * sizeof(float));
+  const auto image_bytes = static_cast<std::size_t>(abi::segments::transition_bytes(shape));
+  transition_ = workspace.take(tiles * image_bytes);
+  transition_rest_ = workspace.take(tiles * image_bytes);
 }
 
 void CarriedStates::give(Args& args, std::byte* workspace, int chunks) const {
   args.segments.states = reinterpret_cast<float*>(workspace + states_);
+  args.segments.transition = workspace + transition_;
+  args.segments.transition_rest = workspace + transition_rest_;
   args.segments.chunks = chunks;
   args.carried.states = reinterpret_cast<float*>(workspace + carried_);
   args.carried.lengths = reinterpret_cast<float*>(workspace + lengths_);
@@ -82,8 +88,10 @@ compose::Stage stage_of_segments(const char* name, const Problem& problem, const
 
 compose::Stage carry_stage(const Problem& problem, const Cut& cut, int load_stages,
                            const GiveSegments& give) {
-  const abi::chunk_wgmma::Tuning chain{
-      .chunk = abi::factors::chunk, .warpgroups = 1, .load_stages = load_stages};
+  constexpr int kRoomForTransition = 3;  // of which the ring is the place, once it is wanted
+  const abi::chunk_wgmma::Tuning chain{.chunk = abi::factors::chunk,
+                                       .warpgroups = 1,
+                                       .load_stages = std::max(load_stages, kRoomForTransition)};
   return stage_of_segments("carry", problem, cut, chain, true, give);
 }
 

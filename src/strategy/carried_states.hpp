@@ -23,7 +23,7 @@ class CarriedStates {
   void give(abi::segments::Args& args, std::byte* workspace, int chunks) const;
 
  private:
-  std::size_t states_, carried_, ends_, lengths_;
+  std::size_t states_, carried_, ends_, lengths_, transition_, transition_rest_;
 };
 
 // What a stage of segments is given but their tensors: factors, and CarriedStates.
@@ -35,7 +35,7 @@ compose::Stage stage_of_segments(const char* name, const Problem& problem, const
                                  const abi::chunk_wgmma::Tuning& chain, bool adds,
                                  const GiveSegments& give);
 
-// The stage `carry`, with rings of so many chunks.
+// The stage `carry`, with rings of so many chunks or more.
 compose::Stage carry_stage(const Problem& problem, const Cut& cut, int load_stages,
                            const GiveSegments& give);
 

@@ -148,7 +148,8 @@ struct Segments {
   // [slots, HV, value_tiles] of 64 V columns of S^T in f32, in the order of the accumulators:
   // S_local, of a first segment the state after it.
   float* states = nullptr;
-  // [slots, HV] images of T^T [K, K] in bf16, and of what rounding lost.
+  // [slots, HV] images of T^T [K, K] in bf16, and of what rounding lost; of the carry stage
+  // [slots, HV, value_tiles], each block's own.
   void* transition = nullptr;
   void* transition_rest = nullptr;
   Transition* known = nullptr;  // [slots, HV, 2], for each 64 columns of T
@@ -212,10 +213,14 @@ struct Carried {
   int kept = 0;
 };
 // Of Carried::ends.  unknown_little_kept: before anything is told, where T has come to nothing in
-// the segment's first chunks, and of no more than these factors are there; first_left_nothing: of
-// S_local before the segment, if not of all.
-constexpr unsigned unknown = 0, unknown_little_kept = 1, first_left_nothing = 2, nothing_left = 3,
-                   something_left = 4;
+// the segment's first chunks, and of no more than these factors are there; first_left: of S_local
+// before the segment, if not of all.
+constexpr unsigned unknown = 0, unknown_little_kept = 1, first_left_nothing = 2,
+                   first_left_something = 3, nothing_left = 4, something_left = 5;
+// Besides, from the first on: whether more than so much of S_local's length was left, which is not
+// soon forgotten in later segments either.
+constexpr unsigned much_left = 8;
+constexpr float much = 0x1p-9F;
 
 struct Args {
   chunk::RecurrenceArgs chain;

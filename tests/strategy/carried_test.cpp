@@ -293,9 +293,10 @@ TEST_CASE("what is carried ends where nothing is seen of it, as exactly", "[gpu]
       for (const char* tuning : kTunings) {
         const auto cut = errors_of(gpu, one, truth, "segments", tuning);
         INFO(tuning << " | " << to_text(one));
-        // What is added to o is rounded with it, once in each turn.
+        // What is added to o is rounded with it, once in each turn; and T, by which what is left at
+        // many ends goes on, is rounded in each segment.
         CHECK(cut.o.rel_l2 < 1.15 * whole.o.rel_l2 + 1e-4);
-        CHECK(cut.state.rel_l2 < 1.05 * whole.state.rel_l2 + 1e-4);
+        CHECK(cut.state.rel_l2 < (v == 0.0 ? 1.2 : 1.05) * whole.state.rel_l2 + 1e-4);
       }
     }
   }
@@ -362,10 +363,13 @@ TEST_CASE("what is carried ends beside columns that have none", "[gpu][carried]"
   // And where states are all there is they are carried on.
   Trial still = decaying(0.0, 0.0);
   Truth same(still);
-  int left = 0;
-  for (const unsigned end : ends_of(gpu, still, same.tensors(), kTunings[2]))
-    left += end == abi::segments::something_left ? 1 : 0;
+  int left = 0, much = 0;
+  for (const unsigned end : ends_of(gpu, still, same.tensors(), kTunings[2])) {
+    left += (end & ~abi::segments::much_left) == abi::segments::something_left ? 1 : 0;
+    much += (end & abi::segments::much_left) != 0 ? 1 : 0;
+  }
   CHECK(left == 3 * 2 * 2);  // segments between the first and the last, heads, tiles
+  CHECK(much == 2 * 2);      // those of the second, as what later ones begin with is all carried
 }
 
 TEST_CASE("an infinite state is carried to the end", "[gpu][carried]") {

@@ -108,9 +108,11 @@ struct Chain {
 
     // By one thread, before the block meets.  Arrivals that fill a slot: the thread that feeds
     // factors, and the one that has v brought by the copy engine or every lane that brings it.
-    KDA_DEVICE void init(bool by_engine) const {
+    KDA_DEVICE void init(bool by_engine) const { init_for(by_engine ? 1 : 32 * row_warps); }
+    // rows: arrivals of those who bring them.
+    KDA_DEVICE void init_for(int rows) const {
       for (int i = 0; i < stages; ++i) {
-        ptx::mbarrier_init(full({i, 0}), 1 + (by_engine ? 1 : 32 * row_warps));
+        ptx::mbarrier_init(full({i, 0}), 1 + rows);
         ptx::mbarrier_init(empty({i, 0}), consumers);
       }
       ptx::fence_barrier_init();

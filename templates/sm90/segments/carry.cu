@@ -2,7 +2,8 @@
 // adds to it, a block a (segment, value head, 64 V columns).  Chains are linear in their state and
 // in v, so that state, walked with v = 0, adds its o and its end to those of the chain that began
 // from nothing.  It is S_local of the segment before, and what is left at that one's end of the
-// states before it: mostly nothing, else the block goes through its segment once more.
+// states before it: mostly nothing, else the block goes through its segment once more; and where
+// much is left at any end, it first finds T (carry_jump.cuh).
 #include "abi/by_gates.h"
 #include "abi/segments.h"
 #include "base/guard.cuh"
@@ -12,116 +13,18 @@
 #include "ptx/dependent.cuh"
 #include "ptx/shared_words.cuh"
 #include "sm90/chunk_wgmma/consumer.cuh"
+#include "sm90/segments/carry_chain.cuh"
 #include "sm90/segments/carry_ends.cuh"
 #include "sm90/segments/carry_feed.cuh"
+#include "sm90/segments/carry_jump.cuh"
 #include "sm90/segments/carry_spoilt.cuh"
 #include "sm90/segments/looks.cuh"
 #include "sm90/segments/tiles.cuh"
 #include "sm90/segments/walk_part.cuh"
+#include "sm90/segments/walk_transition.cuh"
 #include "sm90/stay_out.cuh"
 
 namespace kda {
-
-// A chain of the state before the segment.
-struct Carry {
-  static constexpr bool begins_before = true;
-  static constexpr bool adds = true;
-  const Chain::Ring& ring;
-  const abi::segments::Args& args;
-  u32 tile;  // of S_local
-  int chunks;
-  float unscaled;            // o is added to before it is scaled
-  bool stops;                // whether those who bring chunks are told when no more are wanted
-  float begun[2];            // squared lengths of this lane's two columns before the segment
-  mutable float lengths[2];  // and at the next look, of S_local's
-
-  KDA_DEVICE Carry(const Chain::Ring& in, const abi::segments::Args& of, u32 of_tile,
-                   const Task& task, const RowSums& before, bool tells)
-      : ring(in),
-        args(of),
-        tile(of_tile),
-        chunks(task.chunks),
-        unscaled(1.0F / of.chain.in.scale),
-        stops(tells),
-        begun{before.of[0], before.of[1]} {
-    fetch(1);
-  }
-
-  template <class Chain>
-  KDA_DEVICE void load_values(u32 (&o)[Chain::chunk_tiles / 2][4], u32 own) const {
-    chunk_wgmma::load_values_transposed<Chain>(o, own);
-  }
-  KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
-    const int gone = chunks - left;
-    bool goes = true;
-    if (abi::segments::is_carry_look(gone)) {
-      goes = ptx::barrier_vote_any(1, 128, is_seen(state));
-      if (!goes && stops && threadIdx.x == 0) {
-        ptx::st_shared_u32(stop_of(ring), static_cast<u32>(left));
-      }
-      // Known to be the same for a whole warp (Transitions).
-      goes = __shfl_sync(0xffffffffU, goes ? 1 : 0, 0) != 0;
-    }
-    if (abi::segments::is_carry_look(gone + 1)) fetch(gone + 1);
-    return goes;
-  }
-
- private:
-  // Ahead of the look: they come from the L2.
-  KDA_DEVICE void fetch(int gone) const {
-    const float* from = carry_lengths_at(args, tile, abi::segments::carry_look_at(gone));
-    lengths[0] = __ldcg(from);
-    lengths[1] = __ldcg(from + 8);
-  }
-
-  // Whether what is carried may be seen beside S_local's columns; nor is it forgotten while it is
-  // not small beside the state before the segment, as what has been written since may be taken
-  // away again.
-  KDA_DEVICE bool is_seen(const Chain::State& state) const {
-    constexpr float most = abi::segments::most_lost * abi::segments::most_lost;
-    // Squares of shorter ones lose their last bits, and of longer ones may be infinite.
-    constexpr float least = 0x1p-90F;
-    constexpr float longest = 0x1p126F;
-    const RowSums squares(state.s[0], square);
-    bool seen = false;
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      if (lengths[row] >= least && lengths[row] <= longest) {
-        seen |= !(squares.of[row] <= most * fminf(lengths[row], begun[row]));
-      } else {  // unless nothing is carried into such a column
-        seen |= !is_nothing(state.s[0], row);
-      }
-    }
-    return seen;
-  }
-
-  template <int count>
-  static KDA_DEVICE bool is_nothing(const float (&s)[count][4], int row) {
-    u32 bits = 0;
-#pragma unroll
-    for (const auto& x : s) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) bits |= __float_as_uint(row == 0 ? x[e] : x[2 + e]);
-    }
-    return (bits & 0x7fffffffU) == 0;
-  }
-};
-
-// Of the carried states.
-KDA_DEVICE float* carried_at(const abi::segments::Args& args, i64 head_slot, int tile) {
-  return args.carried.states + (head_slot * Tiles::count + tile) * (Tiles::bytes / 4);
-}
-
-template <int count>
-KDA_DEVICE void add_tile(float (&s)[count][4], const float* tile) {
-  float other[count][4];
-  segments::load_tile(other, tile);
-#pragma unroll
-  for (int k = 0; k < count; ++k) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) s[k][e] += other[k][e];
-  }
-}
 
 // How much of a segment there are factors of.
 struct Reach {
@@ -129,39 +32,71 @@ struct Reach {
   bool forgets = false;  // within the others, whatever the state: T has come to nothing
 };
 
-// One turn through the segment: of S_local before it, or of what is left of states before that.
-// Returns whether something is left at its end, or at that of its factors; had: whether the turn
-// before has left something.
-KDA_DEVICE bool carry(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
-                      const Task& task, const Reach& reach, bool stops, int turn, bool had) {
+// What goes through the segment.
+struct Turn {
+  enum class Of { local, identity, rest };
+  Of of =
+      Of::local;   // S_local before it; 64 columns of the identity; what is left of states before
+  int column = 0;  // of the identity, the first
+  bool keeps = true;  // whether the end of what goes is not known otherwise
+};
+
+// Whether that is much beside S_local, whose length is what the next one's chain compares with.
+KDA_DEVICE bool is_much(const Chain::State& state, const float* local) {
+  constexpr float most = abi::segments::much * abi::segments::much;
+  const RowSums own(state.s[0], square);
+  Chain::State other;
+  segments::load_tile(other.s[0], local);
+  const RowSums beside(other.s[0], square);
+  const bool is = !(own.of[0] <= most * beside.of[0]) || !(own.of[1] <= most * beside.of[1]);
+  return ptx::barrier_vote_any(1, 128, is);
+}
+
+// One turn; had: whether those before have left something.
+KDA_DEVICE Left carry(const Chain::Ring& ring, const abi::segments::Args& args, const Part& part,
+                      const Task& task, const Reach& reach, bool stops, const Turn& turn,
+                      bool had) {
   const abi::Inputs& in = args.chain.in;
   const i64 own = part.head_slot(in);
   const i64 before = own - in.value_heads;
   const int tile = part.value_tile();
+  const bool looks = turn.of != Turn::Of::identity;
   Chain::State state;
   segments::load_tile(state.s[0], Tiles::at(args.segments, before, tile));
   RowSums begun(state.s[0], square);
-  if (turn > 0) {  // little beside S_local, and to become little beside that, not beside itself
+  if (turn.of == Turn::Of::rest) {
+    // Little beside S_local, and to become little beside that, not beside itself.
     segments::load_tile(state.s[0], carried_at(args, before, tile));
-    const RowSums own(state.s[0], square);
-    for (int row = 0; row < 2; ++row) begun.of[row] = fmaxf(begun.of[row], own.of[row]);
+    const RowSums rest(state.s[0], square);
+    for (int row = 0; row < 2; ++row) begun.of[row] = fmaxf(begun.of[row], rest.of[row]);
+  } else if (turn.of == Turn::Of::identity) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    set_identity(state, turn.column + warp * 16);
   }
-  const int left = chunk_wgmma::consume<Chain>(
-      ring, args.chain, task, state, Carry(ring, args, part.tile(in), task, begun, stops));
+  const Carry chain(ring, args, part.tile(in), task, begun, looks, stops);
+  const int left = chunk_wgmma::consume<Chain>(ring, args.chain, task, state, chain);
+  const Left as_before = had ? Left::something : Left::nothing;
   if (left > 0) {
     if (!stops) pass(ring, task.chunks, left);
-    return had;
+    return as_before;
   }
+  if (turn.of == Turn::Of::identity) {
+    store_transition(args.segments, part.tile(in), turn.column, state, true);
+    return as_before;
+  }
+  if (!turn.keeps) return as_before;
   if (reach.forgets) {
     const Spoilt spoilt(state);
-    if (!ptx::barrier_vote_any(1, 128, spoilt.any())) return had;
+    if (!ptx::barrier_vote_any(1, 128, spoilt.any())) return as_before;
     spoilt.leave_alone(state);
     spoilt.leave_outputs(args.chain.out.o, task, reach.left_out);
   }
   float* to = carried_at(args, own, tile);
   if (had) add_tile(state.s[0], to);
   segments::store_tile(state.s[0], to);
-  return true;
+  return reach.left_out == 0 && is_much(state, Tiles::at(args.segments, own, tile))
+             ? Left::much
+             : Left::something;
 }
 
 // The task by where its factors were kept, up to the last of them.
@@ -189,6 +124,13 @@ KDA_DEVICE void leave_final(const abi::segments::Args& args, const Part& part, b
               tile * 64 + static_cast<int>(threadIdx.x) / 32 * 16);
 }
 
+// What the turn has left, from its consumers to all of the block.
+KDA_DEVICE Left all_learn(Left what) {
+  const bool something = any_of_block(what != Left::nothing);
+  const bool much = any_of_block(what == Left::much);
+  return much ? Left::much : (something ? Left::something : Left::nothing);
+}
+
 extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
     kda_segments_carry(const __grid_constant__ Guardable<abi::segments::Args> given) {
   extern __shared__ __align__(1024) char memory[];
@@ -209,40 +151,65 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
   // The same for a whole warp, and known to be: products may not sit in divergent code.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   constexpr int consumer_warps = Chain::consumers / 32;
-  const Ends ends(args, part);
+  Ends ends(args, part);
   Reach reach;
-  bool had = false;
+  Turn turn;
+  Left what = Left::nothing;
+  bool has_told = false;  // of all turns
 #pragma unroll 1
-  for (int turn = 0; turn < 2; ++turn) {
-    if (turn > 0 && !ends.leave_something_before()) break;
+  for (;;) {
+    const bool adds = turn.of != Turn::Of::identity;
     if (threadIdx.x == 0) {
-      ring.init(by_engine);
+      ring.init_for(!adds ? 0 : (by_engine ? 1 : 32 * Chain::row_warps));
       ptx::st_shared_u32(stop_of(ring), 0);
     }
     __syncthreads();
-    if (turn == 0) {
+    if (turn.of == Turn::Of::local) {
       ptx::wait_for_previous();
       if (args.carried.kept > 0) reach = cut_to_kept(args, part, ends, task);
     }
     if (warp < consumer_warps) {
-      had = carry(ring, args, part, task, reach, by_engine, turn, had);
+      what = carry(ring, args, part, task, reach, by_engine, turn, what != Left::nothing);
     } else {
-      bring(ring, args, task, by_engine, warp - consumer_warps);
+      bring(ring, args, task, by_engine, adds, warp - consumer_warps);
     }
     __syncwarp();
-    had = __syncthreads_or(had ? 1 : 0) != 0;  // those who bring chunks learn it, too
+    what = all_learn(what);  // those who bring chunks, too
     if (threadIdx.x == 0) ring.retire();
     if constexpr (guarded) {
-      if (reach.left_out > 0 && !reach.forgets && had) {  // the run goes another way
+      if (reach.left_out > 0 && !reach.forgets && what != Left::nothing) {  // it goes another way
         if (threadIdx.x == 0) findings(given)[blockIdx.x % abi::guard_words] = abi::found_later;
-        had = false;
+        what = Left::nothing;
       }
     }
-    if (turn == 0 && !had) ends.tell(abi::segments::first_left_nothing);
+    if (turn.of == Turn::Of::local) {
+      ends.tell_first(what);
+      const Ends::Before before = ends.first_before();
+      if (!before.something) break;
+      if (before.much && reach.left_out == 0) {
+        turn = {.of = Turn::Of::identity};
+      } else if (ends.is_left_before()) {
+        turn = {.of = Turn::Of::rest};
+      } else {
+        break;
+      }
+    } else if (turn.of == Turn::Of::identity) {
+      turn.column += 64;
+      if (turn.column < keys) continue;
+      if (!ends.is_left_before()) break;
+      if (warp < consumer_warps) jump(ring, args, part, what != Left::nothing);
+      what = Left::something;
+      ends.tell(what);
+      has_told = true;
+      turn = {.of = Turn::Of::rest, .keeps = false};
+      __syncthreads();  // the ring is where T was
+    } else {
+      break;
+    }
   }
-  ends.tell(had ? abi::segments::something_left : abi::segments::nothing_left);
+  if (!has_told) ends.tell(what);
   if (shape.final_state && part.segment.last() && warp < consumer_warps) {
-    leave_final(args, part, had);
+    leave_final(args, part, what != Left::nothing);
   }
 }
 

@@ -8,6 +8,15 @@
 
 namespace kda {
 
+// What is left at a segment's end, or at that of its factors.
+enum class Left { nothing, something, much };
+
+// Whether any thread says so; known to be the same for a whole warp, or what depends on it would
+// not be, and products wait for their descriptors.
+KDA_DEVICE bool any_of_block(bool says) {
+  return __shfl_sync(0xffffffffU, __syncthreads_or(says ? 1 : 0), 0) != 0;
+}
+
 class Ends {
  public:
   KDA_DEVICE Ends(const abi::segments::Args& args, const Part& part)
@@ -20,32 +29,51 @@ class Ends {
   // before anything is told.
   KDA_DEVICE bool little_kept() const { return __ldcg(own_) == abi::segments::unknown_little_kept; }
 
-  // What the first turn, or all, have left; the whole block comes here.
-  KDA_DEVICE void tell(u32 what) const {
+  // What the first turn has left, and what all have; the whole block comes here.
+  KDA_DEVICE void tell_first(Left left) {
     if (last_) return;
-    if (what == abi::segments::something_left) {
+    much_ = left == Left::much ? abi::segments::much_left : 0;
+    say((left == Left::nothing ? abi::segments::first_left_nothing
+                               : abi::segments::first_left_something) |
+        much_);
+  }
+  KDA_DEVICE void tell(Left left) const {
+    if (last_) return;
+    if (left != Left::nothing) {
       __threadfence();
       __syncthreads();
     }
-    if (threadIdx.x == 0) ptx::release(own_, what);
+    say((left == Left::nothing ? abi::segments::nothing_left : abi::segments::something_left) |
+        much_);
   }
 
-  // Whether something is left at the end of the segment before; the whole block asks.  A turn of
-  // its own block that has left nothing is enough where this is so of all before, too: nobody waits
-  // for one after another.
-  KDA_DEVICE bool leave_something_before() const {
-    bool left = false;
+  // What the first turns before have left, one of them or more.  A turn of its own block that has
+  // left nothing is enough where this is so of all before, too: nobody waits for one after another.
+  struct Before {
+    bool something, much;
+  };
+  KDA_DEVICE Before first_before() const {
+    u32 any = 0;
     if (threadIdx.x < 32) {
-      bool any = false;
       const int lane = static_cast<int>(threadIdx.x);
       for (int back = 1 + lane; back < index_; back += 32) {
-        any |= wait(back, abi::segments::first_left_nothing) == abi::segments::something_left;
-      }
-      if (__any_sync(0xffffffffU, any)) {
-        left = wait(1, abi::segments::nothing_left) == abi::segments::something_left;
+        const u32 what = wait(back, abi::segments::first_left_nothing);
+        const u32 left = what & ~abi::segments::much_left;
+        const bool nothing =
+            left == abi::segments::first_left_nothing || left == abi::segments::nothing_left;
+        any |= (nothing ? 0 : 1) | (what & abi::segments::much_left);
       }
     }
-    return __syncthreads_or(left ? 1 : 0) != 0;
+    return {any_of_block((any & 1) != 0), any_of_block((any & abi::segments::much_left) != 0)};
+  }
+  // Whether all turns of the segment before, when they are over, have left something.
+  KDA_DEVICE bool is_left_before() const {
+    bool left = false;
+    if (threadIdx.x == 0) {
+      const u32 what = wait(1, abi::segments::nothing_left);
+      left = (what & ~abi::segments::much_left) == abi::segments::something_left;
+    }
+    return any_of_block(left);
   }
 
  private:
@@ -54,11 +82,16 @@ class Ends {
     u32 what = 0;
     do {
       what = ptx::acquire(own_ - back * step_);
-    } while (what < least);
+    } while ((what & ~abi::segments::much_left) < least);
     return what;
   }
 
+  KDA_DEVICE void say(u32 what) const {
+    if (threadIdx.x == 0) ptx::release(own_, what);
+  }
+
   u32* own_;
+  u32 much_ = 0;  // as told first
   int index_;
   bool last_;
   i64 step_;  // words a segment

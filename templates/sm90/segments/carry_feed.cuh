@@ -12,8 +12,10 @@
 namespace kda {
 
 // Rows of o come and go until consumers say that nothing more is added to them; by hand, all.
+// Where nothing is, factors come alone.
 KDA_DEVICE void bring(const Chain::Ring& ring, const abi::segments::Args& args, const Task& task,
-                      bool by_engine, int warp) {
+                      bool by_engine, bool brings_rows, int warp) {
+  if (!brings_rows && warp != 0) return;
   const auto left = [&] { return static_cast<int>(ptx::ld_shared_u32(stop_of(ring))); };
   if (warp == 0) {
     if (threadIdx.x % 32 != 0) return;
