@@ -93,6 +93,12 @@ std::vector<Trial> gates() {
   std::vector<Trial> out;
   for (const InputSpec& spec : gates_of_every_way())
     out.push_back(trial("g=f32 beta=f32 gate=log_decay K=128 V=128", {900}, spec));
+  for (const char* size : {"K=64 V=192", "K=64 V=64", "K=128 V=256"}) {  // of T other tiles
+    InputSpec spec;
+    spec.gate = GatePattern::constant;
+    spec.gate_value = 0.0;
+    out.push_back(trial(std::string("g=f32 gate=log_decay h0=0 ") + size, {900, 900}, spec));
+  }
   for (const double beta : {0.0, 1.0}) {
     InputSpec spec;
     spec.gate = GatePattern::weak;

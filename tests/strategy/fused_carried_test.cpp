@@ -151,6 +151,22 @@ TEST_CASE("what is not forgotten within what is kept is right all the same", "[g
   }
 }
 
+TEST_CASE("what is much at a segment's end goes on by T of any size", "[gpu][carried]") {
+  std::vector<Trial> trials;
+  for (const char* size : {"K=64 V=128", "K=128 V=256", "K=64 V=256 HV=2"}) {
+    for (const bool in_place : {false, true}) {
+      InputSpec spec;
+      spec.gate = GatePattern::weak;
+      spec.beta = 0.02;
+      Trial one =
+          trial(std::string("beta_logit=0 beta_most_1=1 ") + size, {32 * 50, 32 * 50}, spec);
+      one.in_place_state = in_place;
+      trials.push_back(one);
+    }
+  }
+  check_on_device("T of any size", trials, {{"by_gates", kPairs[0]}, {"by_gates", kPairs[1]}});
+}
+
 TEST_CASE("an infinite state is carried to the end by pairs", "[gpu][carried]") {
   if (!on_device()) return;
   const Gpu gpu;
