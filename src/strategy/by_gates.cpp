@@ -134,10 +134,14 @@ compose::Stage look_stage(const Problem& problem, const Tuning& tuning, std::siz
   stage.overlaps_previous = true;
   stage.bind = [problem, tuning, found](const Run& run, Launch& launch) {
     launch.grid[0] = abi::by_gates::blocks;
+    // Such a run never does, so that it may write over what it began from.
+    const bool goes_one_way =
+        tuning.carries > 1 && keeps_all(problem, tuning.segments, run.forward);
+    const bool other = lies_over(run.forward) && !goes_one_way;
     launch.set(abi::by_gates::LookArgs{.in = problem::inputs_of(problem, run.forward),
                                        .found = reinterpret_cast<unsigned*>(run.workspace + found),
                                        .segments = tuning.segments,
-                                       .other = lies_over(run.forward),
+                                       .other = other,
                                        .carries = tuning.carries > 1});
   };
   return stage;
@@ -240,10 +244,15 @@ bool prefers_by_gates(const Problem& problem, const device::Device& device,
 }
 
 const Strategy by_gates = {
-    "by_gates", "two ways, one where gates forget within some tokens, as each run finds (sm_90)",
-    applicable, space,
-    defaults,   compose_recipe,
-    estimate,   true,
+    "by_gates",
+    "few long sequences in segments, by whether gates forget within some tokens or long ones by "
+    "carrying states into them, as each run finds (sm_90)",
+    applicable,
+    space,
+    defaults,
+    compose_recipe,
+    estimate,
+    true,
 };
 
 }  // namespace kda::strategy

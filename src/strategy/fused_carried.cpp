@@ -24,6 +24,10 @@ bool serves_carried(const Problem& problem) {
 
 namespace {
 
+Cut cut_of(const Problem& problem, int segments) {
+  return {.segments = segments, .most = std::int64_t{segments} * problem.max_sequences};
+}
+
 // Of a segment, at most: in a run of one sequence.
 std::int64_t most_chunks(const Problem& problem, int segments) {
   const std::int64_t tokens = std::int64_t{segments} * abi::factors::chunk;  // of one chunk each
@@ -36,10 +40,14 @@ bool keeps_all(const Problem& problem, int segments) {
   return most_chunks(problem, segments) <= abi::by_gates::most_kept;
 }
 
+bool keeps_all(const Problem& problem, int segments, const Forward& run) {
+  return cut_of(problem, segments).chunks(run, abi::factors::chunk) <= abi::by_gates::most_kept;
+}
+
 Result<compose::Recipe> compose_fused_carried(const Problem& problem, const device::Device& device,
                                               int segments) {
   const abi::Shape shape = problem::shape_of(problem);
-  const Cut cut{.segments = segments, .most = std::int64_t{segments} * problem.max_sequences};
+  const Cut cut = cut_of(problem, segments);
   compose::Workspace workspace;
   const CarriedStates states(problem, cut, workspace);
   const int most = static_cast<int>(

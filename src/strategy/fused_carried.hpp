@@ -14,6 +14,8 @@ bool serves_carried(const Problem& problem);
 // Whether factors of all chunks are kept that states may be carried through.  Else the stages are
 // right only where these are forgotten before, and are to be guarded.
 bool keeps_all(const Problem& problem, int segments);
+// The same of a run, which may be shorter.
+bool keeps_all(const Problem& problem, int segments, const Forward& run);
 
 // segments: of each sequence, up to most_segments() (fused.hpp).
 Result<compose::Recipe> compose_fused_carried(const Problem& problem, const device::Device& device,

@@ -12,6 +12,7 @@
 #include "measure/failure.hpp"
 #include "measure/gpu_time.hpp"
 #include "tune/loaded.hpp"
+#include "tune/small_problem.hpp"
 
 namespace kda::tune {
 
@@ -77,13 +78,10 @@ struct DeviceMeasurer::Impl {
     const std::string name = to_text(candidate);
     if (!right_small.contains(name)) {
       const Result<Loaded> small = load(candidate, inputs.small_problem(), gpu.device(), cache);
-      // What cannot serve the small problem is verified at its own size.
+      // What cannot serve the small problem, or by other kernels, is verified at its own size.
       if (!small && small.status().code() != Code::unsupported) must(small.status());
-      if (!small) {
-        at_size = true;
-      } else if (!take(inputs.judge_small(once(*small)), m)) {
-        return false;
-      }
+      if (small && !take(inputs.judge_small(once(*small)), m)) return false;
+      at_size |= !small || !has_kernels_of(loaded.program.recipe, small->program.recipe);
       right_small.insert(name);
     }
     if (!at_size || right_at_size.contains(name)) return true;

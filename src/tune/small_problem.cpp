@@ -41,6 +41,14 @@ SmallProblem small_problem(const Problem& problem) {
   return small;
 }
 
+bool has_kernels_of(const compose::Recipe& whole, const compose::Recipe& small) {
+  return std::ranges::all_of(whole.stages, [&](const compose::Stage& wanted) {
+    return std::ranges::any_of(small.stages, [&](const compose::Stage& stage) {
+      return stage.file == wanted.file && stage.prelude == wanted.prelude;
+    });
+  });
+}
+
 std::vector<std::int64_t> usual_lengths(const Problem& problem) {
   const std::int64_t tokens = problem.max_tokens;
   const std::int64_t sequences = problem.max_sequences;

@@ -142,6 +142,15 @@ TEST_CASE("runs whose states lie over each other go the other way", "[strategy]"
       CHECK(args.other == over);
       CHECK(args.segments == 4);
       CHECK(args.carries == (carries == 2));
+
+      // A short run of the plan: no segment has more chunks than factors are kept of.
+      forward.tokens = 32768;
+      forward.sequences = 1;
+      problem::fill_strides(problem, forward);
+      compose::Launch shorter;
+      recipe->stages.at(0).bind({forward, nullptr}, shorter);
+      std::memcpy(static_cast<void*>(&args), shorter.args, sizeof args);
+      CHECK(args.other == (over && carries == 1));
     }
 }
 

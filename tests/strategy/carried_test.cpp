@@ -397,29 +397,34 @@ TEST_CASE("an infinite state is carried to the end", "[gpu][carried]") {
   }
 }
 
-// What blocks have told each other in one run the next one must not see.
-TEST_CASE("a run after one in which something was left", "[gpu][carried]") {
+// What blocks have told each other in one run, and what T was, the next one must not see.
+TEST_CASE("a run after one in which more or less was left", "[gpu][carried]") {
   if (!on_device()) return;
   const Gpu gpu;
-  const Trial one = decaying(0.01, 1.0), other = decaying(0.0, 0.0);
-  Truth truth(one), truth_before(other);
+  const Trial forgets = decaying(0.01, 1.0), keeps = decaying(0.0, 1.0);
+  Truth first(forgets), second(keeps);
   for (const char* tuning : kTunings) {
     INFO(tuning);
-    const auto plan = Plan::make(one.problem, {.strategy = "segments", .tuning = tuning});
+    const auto plan = Plan::make(forgets.problem, {.strategy = "segments", .tuning = tuning});
     REQUIRE(plan);
-    Rig alone(gpu, one, truth.tensors()), before(gpu, other, truth_before.tensors());
-    CHECK(alone.run(*plan) == "");
-    const auto bits = alone.output_bits();
-    before.reset();
-    Rig rig(gpu, one, truth.tensors());
-    const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes,
-                         Stream stream) {
-      if (Status status = plan->run(before.forward(), workspace, bytes, stream); !status) {
-        return status;
-      }
-      return plan->run(forward, workspace, bytes, stream);
+    const auto check_after = [&](const Trial& one, Truth& truth, const Trial& other,
+                                 Truth& before) {
+      Rig alone(gpu, one, truth.tensors()), earlier(gpu, other, before.tensors());
+      CHECK(alone.run(*plan) == "");
+      const auto bits = alone.output_bits();
+      earlier.reset();
+      Rig rig(gpu, one, truth.tensors());
+      const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes,
+                           Stream stream) {
+        if (Status status = plan->run(earlier.forward(), workspace, bytes, stream); !status) {
+          return status;
+        }
+        return plan->run(forward, workspace, bytes, stream);
+      };
+      CHECK(rig.run(run, plan->workspace_bytes()) == "");
+      CHECK((rig.output_bits() == bits));
     };
-    CHECK(rig.run(run, plan->workspace_bytes()) == "");
-    CHECK((rig.output_bits() == bits));
+    check_after(forgets, first, keeps, second);
+    check_after(keeps, second, forgets, first);
   }
 }
