@@ -245,8 +245,7 @@ bool prefers_by_gates(const Problem& problem, const device::Device& device,
 
 const Strategy by_gates = {
     "by_gates",
-    "few long sequences in segments, by whether gates forget within some tokens or long ones by "
-    "carrying states into them, as each run finds (sm_90)",
+    "few long sequences in segments, alone where gates forget, or states carried into them (sm_90)",
     applicable,
     space,
     defaults,
