@@ -134,10 +134,9 @@ compose::Stage look_stage(const Problem& problem, const Tuning& tuning, std::siz
   stage.overlaps_previous = true;
   stage.bind = [problem, tuning, found](const Run& run, Launch& launch) {
     launch.grid[0] = abi::by_gates::blocks;
-    // Such a run never does, so that it may write over what it began from.
-    const bool goes_one_way =
-        tuning.carries > 1 && keeps_all(problem, tuning.segments, run.forward);
-    const bool other = lies_over(run.forward) && !goes_one_way;
+    // Of a run that keeps all nothing goes the other way later, and wants what it began from.
+    const bool other = lies_over(run.forward) &&
+                       !(tuning.carries > 1 && keeps_all(problem, tuning.segments, run.forward));
     launch.set(abi::by_gates::LookArgs{.in = problem::inputs_of(problem, run.forward),
                                        .found = reinterpret_cast<unsigned*>(run.workspace + found),
                                        .segments = tuning.segments,

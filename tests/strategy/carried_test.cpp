@@ -11,6 +11,7 @@
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "strategy/segments.hpp"
+#include "support/one_run.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
 #include "support/spoilt_column.hpp"
@@ -407,24 +408,7 @@ TEST_CASE("a run after one in which more or less was left", "[gpu][carried]") {
     INFO(tuning);
     const auto plan = Plan::make(forgets.problem, {.strategy = "segments", .tuning = tuning});
     REQUIRE(plan);
-    const auto check_after = [&](const Trial& one, Truth& truth, const Trial& other,
-                                 Truth& before) {
-      Rig alone(gpu, one, truth.tensors()), earlier(gpu, other, before.tensors());
-      CHECK(alone.run(*plan) == "");
-      const auto bits = alone.output_bits();
-      earlier.reset();
-      Rig rig(gpu, one, truth.tensors());
-      const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes,
-                           Stream stream) {
-        if (Status status = plan->run(earlier.forward(), workspace, bytes, stream); !status) {
-          return status;
-        }
-        return plan->run(forward, workspace, bytes, stream);
-      };
-      CHECK(rig.run(run, plan->workspace_bytes()) == "");
-      CHECK((rig.output_bits() == bits));
-    };
-    check_after(forgets, first, keeps, second);
-    check_after(keeps, second, forgets, first);
+    check_behind(gpu, *plan, forgets, first, keeps, second);
+    check_behind(gpu, *plan, keeps, second, forgets, first);
   }
 }

@@ -12,9 +12,11 @@
 #include "abi/chunk.h"
 #include "abi/factors.h"
 #include "abi/fused.h"
+#include "abi/segments.h"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "strategy/by_gates.hpp"
+#include "support/one_run.hpp"
 #include "support/rig.hpp"
 #include "support/spoilt_column.hpp"
 #include "support/trials.hpp"
@@ -79,41 +81,55 @@ TEST_CASE("states of 16 bits in [K, V] are not carried by pairs", "[strategy]") 
 
 namespace {
 
-// Whether a run has kept the factors of a chunk of the second segment, head 0.
-std::vector<bool> kept_of(const Gpu& gpu, const Trial& one, const std::vector<int>& chunks) {
-  const Plan plan = plan_of(one, "by_gates", kPairs[0]);
-  const auto values = tunable::parse(kPairs[0], strategy::by_gates.space(),
+// Where in the workspace something of a run lies.
+struct Piece {
+  const void* at;
+  int bytes;
+};
+
+// Of each piece whether the run has written it; find(pairs, carry): pieces, by what both are
+// launched with.
+template <class Find>
+std::vector<bool> written_by_run(const Gpu& gpu, const Trial& one, const char* tuning,
+                                 const Find& find) {
+  const Plan plan = plan_of(one, "by_gates", tuning);
+  const auto values = tunable::parse(tuning, strategy::by_gates.space(),
                                      strategy::by_gates.defaults(one.problem, h200()));
   REQUIRE(values);
   const auto recipe = strategy::by_gates.compose(one.problem, h200(), *values);
   REQUIRE(recipe);
-  const int image = abi::chunk::image(problem::shape_of(one.problem), abi::factors::chunk).bytes;
+  REQUIRE(recipe->stages.size() == 2);
   Truth truth(one);
   Rig rig(gpu, one, truth.tensors());
-  std::vector<bool> kept;
+  std::vector<bool> written;
   const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes, Stream stream) {
-    compose::Launch launch;
-    recipe->stages[0].bind({forward, static_cast<std::byte*>(workspace)}, launch);
-    abi::fused::Args args;
-    REQUIRE(launch.args_bytes == sizeof args);
-    std::memcpy(static_cast<void*>(&args), launch.args, sizeof args);
-    const auto read = [&](int chunk) {
-      std::vector<std::byte> out(static_cast<std::size_t>(image));
-      const std::int64_t at = std::int64_t{chunk} * one.problem.value_heads * image;
-      must(gpu.driver().MemcpyDtoH(out.data(), reinterpret_cast<CUdeviceptr>(args.kept.images + at),
-                                   out.size()),
+    compose::Launch pairs, carry;
+    recipe->stages[0].bind({forward, static_cast<std::byte*>(workspace)}, pairs);
+    recipe->stages[1].bind({forward, static_cast<std::byte*>(workspace)}, carry);
+    const auto read = [&](const Piece& piece) {
+      std::vector<std::byte> out(static_cast<std::size_t>(piece.bytes));
+      must(gpu.driver().MemcpyDtoH(out.data(), reinterpret_cast<CUdeviceptr>(piece.at), out.size()),
            "download");
       return out;
     };
+    const std::vector<Piece> pieces = find(pairs, carry);
     std::vector<std::vector<std::byte>> before;
-    for (const int chunk : chunks) before.push_back(read(chunk));
+    for (const Piece& piece : pieces) before.push_back(read(piece));
     const Status status = plan.run(forward, workspace, bytes, stream);
     gpu.synchronize();
-    for (std::size_t i = 0; i < chunks.size(); ++i) kept.push_back(read(chunks[i]) != before[i]);
+    for (std::size_t i = 0; i < pieces.size(); ++i) written.push_back(read(pieces[i]) != before[i]);
     return status;
   };
   CHECK(rig.run(run, plan.workspace_bytes()) == "");
-  return kept;
+  return written;
+}
+
+template <class Args>
+Args args_of(const compose::Launch& launch) {
+  Args args;
+  REQUIRE(launch.args_bytes == sizeof args);
+  std::memcpy(static_cast<void*>(&args), launch.args, sizeof args);
+  return args;
 }
 
 }  // namespace
@@ -123,11 +139,45 @@ TEST_CASE("of gates that forget within two chunks factors of eight are kept", "[
   if (!on_device()) return;
   const Gpu gpu;
   const auto kept = [&](GatePattern gate) {
-    return kept_of(gpu, writing(gate, 0.5, 2 * 32 * 40), {0, 7, 8, 15, 39});
+    const Trial one = writing(gate, 0.5, 2 * 32 * 40);
+    const int image = abi::chunk::image(problem::shape_of(one.problem), abi::factors::chunk).bytes;
+    return written_by_run(gpu, one, kPairs[0], [&](const auto& pairs, const auto&) {
+      std::vector<Piece> pieces;  // of the second segment, head 0
+      for (const int chunk : {0, 7, 8, 15, 39}) {
+        pieces.push_back({args_of<abi::fused::Args>(pairs).kept.images +
+                              std::int64_t{chunk} * one.problem.value_heads * image,
+                          image});
+      }
+      return pieces;
+    });
   };
   CHECK(kept(GatePattern::strong) == std::vector<bool>{true, true, false, false, false});
   CHECK(kept(GatePattern::weak) == std::vector<bool>{true, true, true, true, true});
   CHECK(kept(GatePattern::mixed) == std::vector<bool>{true, true, true, true, true});
+}
+
+// Else chains would go one after another, and be as right.
+TEST_CASE("T is found behind ends at which much is left, and there alone", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  const auto found = [&](GatePattern gate, double beta) {
+    const Trial one = writing(gate, beta, 5 * 32 * 130);
+    const auto shape = problem::shape_of(one.problem);
+    return written_by_run(gpu, one, kPairs[1], [&](const auto&, const auto& carry) {
+      const auto* images =
+          static_cast<const char*>(args_of<abi::segments::Args>(carry).segments.transition);
+      std::vector<Piece> pieces;  // of head 0 and its first V columns
+      for (const int segment : {1, 2, 3}) {
+        const std::int64_t tile =
+            std::int64_t{segment} * one.problem.value_heads * abi::segments::value_tiles(shape);
+        const int bytes = abi::segments::transition_bytes(shape);
+        pieces.push_back({images + tile * bytes, bytes});
+      }
+      return pieces;
+    });
+  };
+  CHECK(found(GatePattern::weak, 0.0) == std::vector<bool>{false, true, true});
+  CHECK(found(GatePattern::weak, 0.5) == std::vector<bool>{false, false, false});
 }
 
 // Pairs keep factors of the first chunks alone: what is there after these goes the other way.
@@ -196,24 +246,7 @@ TEST_CASE("a run by pairs after one that kept more or less", "[gpu][carried]") {
   for (const char* tuning : kPairs) {
     INFO(tuning);
     const Plan plan = plan_of(forgets, "by_gates", tuning);
-    const auto check_after = [&](const Trial& one, Truth& truth, const Trial& other,
-                                 Truth& before) {
-      Rig alone(gpu, one, truth.tensors()), earlier(gpu, other, before.tensors());
-      CHECK(alone.run(plan) == "");
-      const auto bits = alone.output_bits();
-      earlier.reset();
-      Rig rig(gpu, one, truth.tensors());
-      const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes,
-                           Stream stream) {
-        if (Status status = plan.run(earlier.forward(), workspace, bytes, stream); !status) {
-          return status;
-        }
-        return plan.run(forward, workspace, bytes, stream);
-      };
-      CHECK(rig.run(run, plan.workspace_bytes()) == "");
-      CHECK((rig.output_bits() == bits));
-    };
-    check_after(forgets, first, keeps, second);
-    check_after(keeps, second, forgets, first);
+    check_behind(gpu, plan, forgets, first, keeps, second);
+    check_behind(gpu, plan, keeps, second, forgets, first);
   }
 }

@@ -11,6 +11,7 @@
 #include "reference/error.hpp"
 #include "strategy/segments.hpp"
 #include "support/device_memory.hpp"
+#include "support/one_run.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
 #include "support/spoilt_column.hpp"
@@ -249,14 +250,7 @@ TEST_CASE("a run after one that went again is sure", "[gpu][segments]") {
     Rig before(gpu, without, truth_without.tensors());
     Rig rig(gpu, one, truth.tensors());
     before.reset();
-    const auto run = [&](const Forward& forward, void* workspace, std::size_t bytes,
-                         Stream stream) {
-      if (Status status = plan->run(before.forward(), workspace, bytes, stream); !status) {
-        return status;
-      }
-      return plan->run(forward, workspace, bytes, stream);
-    };
-    CHECK(rig.run(run, plan->workspace_bytes()) == "");
+    CHECK(rig.run(behind(*plan, before), plan->workspace_bytes()) == "");
     const reference::Outputs out = rig.outputs();
     CHECK((out.o == alone.out.o));
     CHECK((out.final_state == alone.out.final_state));

@@ -38,6 +38,7 @@ void Bench::enter(const std::string& regime) {
   reference::InputSpec spec;
   spec.gate = *reference::gate_regime(regime);
   spec.seed = request_.seed;
+  spec.beta = request_.beta;
   spec.period = kPeriod;
   const Problem& problem = subject_.problem;
   if (tensors_ && !host_.dt_bias.empty()) {

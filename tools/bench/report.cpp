@@ -65,6 +65,7 @@ void add_subject(Json& row, const Subject& subject, const Circumstances& circums
   row["words"] = problem::to_text(subject.problem);
   row["cu_seqlens"] = subject.cu_seqlens;
   row["seed"] = circumstances.seed;
+  if (circumstances.beta) row["beta"] = *circumstances.beta;
 }
 
 void add_variant(Json& row, const Variant& variant) {

@@ -1,6 +1,7 @@
 // Measurements to rows: everything that a reader needs to trust or repeat a number.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,6 +18,7 @@ struct Circumstances {
   double copy_bytes_per_second = 0;
   std::string command;
   std::uint64_t seed = 0;
+  std::optional<double> beta;
 };
 
 cli::Json row_of(const Measurement& measurement, const Circumstances& circumstances);

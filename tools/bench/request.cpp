@@ -84,6 +84,9 @@ void add_how(CLI::App& app, Request& request) {
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   app.add_option("--seed", request.seed, "of the inputs")->capture_default_str();
+  app.add_option("--beta", request.beta,
+                 "how strongly every token is written; 0 with weak gates: nothing is forgotten")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--time-budget", request.time_budget, "seconds; what is left then is skipped")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--quick", request.quick,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Request {
   int heads = 2;           // verified, a problem
   double time_budget = 0;  // seconds; 0: none
   std::uint64_t seed = 1;
+  std::optional<double> beta;  // of every token; none: drawn
   bool list = false, quick = false, profile = false, quiet = false;
   bool compile_times = true;
 

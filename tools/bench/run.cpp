@@ -103,7 +103,8 @@ int run(const Request& request) {
   const Circumstances circumstances{.machine = cli::machine_of(gpu.device()),
                                     .copy_bytes_per_second = measure::copy_bandwidth(gpu),
                                     .command = request.command,
-                                    .seed = request.seed};
+                                    .seed = request.seed,
+                                    .beta = request.beta};
   const Stopwatch clock(request.time_budget);
   cli::Progress progress(request.err, subjects.size(), {.quiet = request.quiet});
   cli::Json rows = cli::Json::array();

@@ -217,6 +217,7 @@ class Rows {
     ptx::bulk_store_wait_read();
     if constexpr (!in_place) ptx::mbarrier_arrive(pair_.free());
   }
+
   // Where a column of a row stands from a tile's begin on.
   static KDA_DEVICE u32 row_place(int row, int column) {
     return static_cast<u32>(row * row_bytes + (column / 8 ^ row % 8) * 16 + column % 8 * 2);

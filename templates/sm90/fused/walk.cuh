@@ -100,7 +100,7 @@ class Walk {
     if constexpr (carried) {
       if (task.first > 0) decide_kept(task);
     } else if constexpr (segments > 1) {
-      if (task.padding) weigh(lead_chunks);
+      if (task.padding) weigh();
     }
     keep_.begin(args_.out.pool, task.n, task.first);
     forget();
@@ -108,11 +108,11 @@ class Walk {
 
   // How much the first chunks of the line, a lead or a segment's own, leave of what came before
   // them: each warp notes its share.
-  KDA_DEVICE void weigh(int chunks) const {
+  KDA_DEVICE void weigh() const {
     Step step = next_;
     u32 at = at_;
 #pragma unroll 1
-    for (int i = 0; i < chunks; ++i) {
+    for (int i = 0; i < weighed; ++i) {
       ptx::mbarrier_wait(step.ready, step.state % 2);
       const auto lane = static_cast<u32>(thread_) % 32;
       const float share = share_of_transition(step.data, static_cast<u32>(thread_) / 32, lane);
@@ -142,7 +142,7 @@ class Walk {
   // came before them, of few (make_by_team.cuh).
   KDA_DEVICE void decide_kept(const Task& task) const {
     if (task.chunks < weighed) return;
-    weigh(weighed);
+    weigh();
     Rows::meet();
     if (thread_ == 0 && forget_all_before() && kept_chunks() > abi::by_gates::kept_where_forgotten)
       ptx::st_shared_u32(pair_.decision(), abi::by_gates::kept_where_forgotten);

@@ -11,8 +11,8 @@
 
 namespace kda {
 
-// Rows of o come and go until consumers say that nothing more is added to them; by hand, all.
-// Where nothing is, factors come alone.
+// Factors, and rows of o if they are wanted: these come and go until consumers say that nothing
+// more is added to them; by hand, all.
 KDA_DEVICE void bring(const Chain::Ring& ring, const abi::segments::Args& args, const Task& task,
                       bool by_engine, bool brings_rows, int warp) {
   if (!brings_rows && warp != 0) return;
