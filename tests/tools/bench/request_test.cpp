@@ -60,6 +60,7 @@ TEST_CASE("a wrong command line is exit code 2, with the known words", "[tools]"
   wrong({"--suite", "training"}, "linear");
   wrong({"h64", "--gate-regime", "mild"}, "strong");
   wrong({"h64", "--repeat", "3"}, "--repeat");
+  wrong({"h64", "--beta", "1.5"}, "--beta");
   wrong({"h64", "--json", "/nonexistent/rows.json"}, "/nonexistent/rows.json: No such file");
 }
 

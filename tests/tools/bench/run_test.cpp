@@ -101,6 +101,17 @@ TEST_CASE("quick is five replays and one head, but what is named stays", "[tools
   CHECK(named.contains("make"));
 }
 
+// What is served is right of betas that are drawn, so of others it is not.
+TEST_CASE("--beta is what every token is written by, and rows say so", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  const Json row = Json::parse(bench_with(scratch, {words, "--quick", "--beta", "0.25"}).out)[0];
+  CHECK(test::number(row["beta"]) == 0.25);
+  CHECK_THAT(test::text(row["status"]), test::contains("WRONG"));
+  CHECK_FALSE(Json::parse(bench_with(scratch, {words, "--quick"}).out)[0].contains("beta"));
+}
+
 TEST_CASE("a kernel that writes nothing is wrong and not timed", "[tools]") {
   test::FakeGpu gpu;
   serve(gpu, words);
