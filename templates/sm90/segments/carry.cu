@@ -94,9 +94,9 @@ KDA_DEVICE Left carry(const Chain::Ring& ring, const abi::segments::Args& args, 
   float* to = carried_at(args, own, tile);
   if (had) add_tile(state.s[0], to);
   segments::store_tile(state.s[0], to);
-  return reach.left_out == 0 && is_much(state, Tiles::at(args.segments, own, tile))
-             ? Left::much
-             : Left::something;
+  const bool asked = reach.left_out == 0 && !part.segment.last();
+  return asked && is_much(state, Tiles::at(args.segments, own, tile)) ? Left::much
+                                                                      : Left::something;
 }
 
 // The task by where its factors were kept, up to the last of them.
@@ -186,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(Chain::threads, Chain::resident)
       ends.tell_first(what);
       const Ends::Before before = ends.first_before();
       if (!before.something) break;
-      if (before.much && reach.left_out == 0) {
+      if (before.much && reach.left_out == 0 && ends.is_sooner_by_transition()) {
         turn = {.of = Turn::Of::identity};
       } else if (ends.is_left_before()) {
         turn = {.of = Turn::Of::rest};
