@@ -3,14 +3,17 @@
 #include <string>
 #include <utility>
 
+#include "base/no_memory.hpp"
 #include "plan/plan.hpp"
 
 namespace kda {
 
 namespace {
 
-Status unexpected(const std::exception& error) {
+Status unexpected(const std::exception& error) noexcept try {
   return Status(Code::device_error, std::string("the host refused: ") + error.what());
+} catch (...) {  // there is no memory, not even to say so
+  return base::no_memory();
 }
 
 }  // namespace

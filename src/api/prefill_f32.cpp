@@ -13,6 +13,7 @@
 
 #include "api/last_message.hpp"
 #include "base/env.hpp"
+#include "base/no_memory.hpp"
 #include "base/text.hpp"
 #include "device/device.hpp"
 #include "kda/prefill.h"
@@ -248,7 +249,7 @@ extern "C" int kda_prefill_f32(const KdaPrefillIO* io, struct CUstream_st* strea
     api::report(status);
     return api::error_of(status);
   } catch (...) {
-    api::report(Status(Code::device_error, "kda_prefill_f32: the host refused memory"));
+    api::report(base::no_memory());
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
 }

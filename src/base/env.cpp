@@ -14,6 +14,7 @@
 #include <set>
 
 #include "base/file.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 
@@ -120,10 +121,10 @@ std::string fault_of(const Variable& row, const std::string& value) {
 }
 
 void complain(const std::string& text) {
-  static std::mutex mutex;
-  static auto* told = new std::set<std::string>;  // leaked: usable during exit
+  static auto* mutex = new ForkMutex(ForkRank::told);  // leaked, as what it guards
+  static auto* told = new std::set<std::string>;       // usable during exit
   {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(*mutex);
     if (!told->insert(text).second) return;
   }
   log::warn(text);

@@ -61,11 +61,15 @@ void in_child() {
   after();
 }
 
+void follow_forks() noexcept {
+  static const int registered = ::pthread_atfork(before, after, in_child);
+  (void)registered;
+}
+
 }  // namespace
 
 ForkMutex::ForkMutex(ForkRank rank) : mutex_(std::make_shared<std::mutex>()) {
-  static const int registered = ::pthread_atfork(before, after, in_child);
-  (void)registered;
+  follow_forks();
   Registry& to = registry();
   const std::lock_guard lock(to.mutex);
   const Row row{rank, mutex_};
@@ -82,6 +86,9 @@ ForkMutex::~ForkMutex() {
   ++to.changes;
 }
 
-unsigned forks() noexcept { return generation; }
+unsigned forks() noexcept {
+  follow_forks();
+  return generation;
+}
 
 }  // namespace kda::base

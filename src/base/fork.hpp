@@ -18,7 +18,8 @@ enum class ForkRank {
   shipped,
   toolchain,
   nvrtc,
-  driver
+  driver,
+  told
 };
 
 class ForkMutex {
@@ -35,8 +36,8 @@ class ForkMutex {
   std::shared_ptr<std::mutex> mutex_;  // a fork may be about to take it where this ends
 };
 
-// How many forks lie between this process and the one that loaded the library.  What threads of the
-// parent had begun, threads of this process will not end.
+// How many forks lie between this process and the one that first asked or made a mutex.  What
+// threads of the parent had begun, threads of this process will not end.
 unsigned forks() noexcept;
 
 }  // namespace kda::base

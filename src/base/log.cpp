@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/env.hpp"
+#include "base/fork.hpp"
 #include "base/text.hpp"
 
 namespace kda {
@@ -22,17 +23,34 @@ constexpr spdlog::level::level_enum spdlog_levels[] = {spdlog::level::trace, spd
 
 std::shared_ptr<spdlog::logger> stderr_logger() {
   auto logger =
-      std::make_shared<spdlog::logger>("kda", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+      std::make_shared<spdlog::logger>("kda", std::make_shared<spdlog::sinks::stderr_sink_st>());
   logger->set_level(spdlog::level::trace);
   logger->set_pattern("[%n %H:%M:%S.%e %t] %l: %v");
   return logger;
 }
 
+// Made anew in a child of fork(): a thread of its parent may hold the mutex there for ever, and a
+// fork cannot wait for it as for a ForkMutex, since a sink may wait for what the forking thread
+// holds (Python's for the interpreter).
+struct Turn {
+  unsigned forks = base::forks();
+  std::mutex mutex;  // one message at a time; guards the rest
+  std::shared_ptr<spdlog::logger> logger;
+};
+
 struct State {
   std::atomic<LogLevel> level{LogLevel::off};
-  std::mutex mutex;  // guards the rest
-  LogSink sink;
-  std::shared_ptr<spdlog::logger> logger;
+  std::atomic<const LogSink*> sink{nullptr};  // changed by who has the turn
+  std::atomic<Turn*> turn{new Turn};
+
+  Turn& of_process() {
+    Turn* known = turn.load();
+    if (known->forks == base::forks()) return *known;
+    auto* fresh = new Turn;  // the other one is leaked
+    if (turn.compare_exchange_strong(known, fresh)) return *fresh;
+    delete fresh;
+    return *known;
+  }
 };
 
 // KDA_LOG is read here and not through env::choice, whose own complaint would come back to log.
@@ -49,9 +67,10 @@ State* make_state() {
   }
   // Someone asked for messages: the first one says what was wrong with the asking.
   state->level = LogLevel::warn;
-  state->logger = stderr_logger();
-  state->logger->warn("KDA_LOG={} is none of trace, debug, info, warn, error, off; using warn",
-                      quote(word));
+  const std::shared_ptr<spdlog::logger> logger = stderr_logger();
+  state->turn.load()->logger = logger;
+  logger->warn("KDA_LOG={} is none of trace, debug, info, warn, error, off; using warn",
+               quote(word));
   return state;
 }
 
@@ -69,14 +88,15 @@ bool enabled(LogLevel level) noexcept {
 void write(LogLevel level, std::string_view text) noexcept try {
   if (!enabled(level)) return;
   State& to = state();
-  const std::lock_guard lock(to.mutex);
-  if (to.sink) {
-    to.sink(level, text);
+  Turn& turn = to.of_process();
+  const std::lock_guard lock(turn.mutex);
+  if (const LogSink* sink = to.sink.load()) {
+    (*sink)(level, text);
     return;
   }
-  if (!to.logger) to.logger = stderr_logger();
-  to.logger->log(spdlog_levels[static_cast<int>(level)],
-                 spdlog::string_view_t(text.data(), text.size()));
+  if (!turn.logger) turn.logger = stderr_logger();
+  turn.logger->log(spdlog_levels[static_cast<int>(level)],
+                   spdlog::string_view_t(text.data(), text.size()));
 } catch (...) {  // NOLINT(bugprone-empty-catch)
 }
 
@@ -84,8 +104,9 @@ void write(LogLevel level, std::string_view text) noexcept try {
 
 void set_log(LogLevel level, LogSink sink) {
   base::log::State& to = base::log::state();
-  const std::lock_guard lock(to.mutex);
-  to.sink = std::move(sink);
+  auto fresh = sink ? std::make_unique<const LogSink>(std::move(sink)) : nullptr;
+  const std::lock_guard lock(to.of_process().mutex);
+  fresh.reset(to.sink.exchange(fresh.release()));  // the one before ends here
   to.level = level;
 }
 

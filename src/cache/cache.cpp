@@ -15,6 +15,7 @@
 #include "base/file.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/no_memory.hpp"
 #include "base/text.hpp"
 #include "cache/bundle.hpp"
 #include "cache/entry_file.hpp"
@@ -61,6 +62,12 @@ struct MoreRoots {
     }
   }
 };
+
+Status threw(const std::exception& error) noexcept try {
+  return Status(Code::compile_failed, fmt::format("the build threw: {}", error.what()));
+} catch (...) {  // there is no memory, not even to say so
+  return base::no_memory();
+}
 
 }  // namespace
 
@@ -142,7 +149,13 @@ struct Cache::Impl {
     store.publish(key, *entry);
     return Found{std::make_shared<const Entry>(*std::move(entry)), Origin::built};
   } catch (const std::exception& error) {
-    return Status(Code::compile_failed, fmt::format("the build threw: {}", error.what()));
+    return threw(error);
+  }
+
+  // Where there is no memory the next call looks again.
+  void remember(const Key& key, const Found& found) noexcept try {
+    memory.emplace(key.text(), found.entry);
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
   }
 
   // Those of a parent process's threads end there and not here.
@@ -232,7 +245,7 @@ Result<Found> Cache::get(const Key& key, const std::function<Result<Entry>()>& b
   Result<Found> found = impl_->find_or_build(key, build);
   {
     const std::lock_guard lock(impl_->mutex);
-    if (found) impl_->memory.emplace(key.text(), found->entry);
+    if (found) impl_->remember(key, *found);
     impl_->flights.erase(key.text());
   }
   promise.set_value(found);

@@ -10,6 +10,7 @@
 
 #include "base/digest.hpp"
 #include "base/file.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "tune/match.hpp"
 
@@ -24,10 +25,12 @@ constexpr const char* kManifest = "manifest.json";
 
 // The same fault is not told twice.
 void warn_once(const std::string& path, const std::string& why) {
-  static std::mutex mutex;
+  static auto* mutex = new base::ForkMutex(base::ForkRank::told);
   static auto* told = new std::set<std::string>;
-  const std::lock_guard lock(mutex);
-  if (!told->insert(path).second) return;
+  {
+    const std::lock_guard lock(*mutex);
+    if (!told->insert(path).second) return;
+  }
   base::log::warn(fmt::format("wisdom: {} is passed over: {}", path, why));
 }
 

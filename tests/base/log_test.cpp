@@ -1,9 +1,15 @@
 #include "base/log.hpp"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/process.hpp"
 #include "support/scratch.hpp"
 
 namespace {
@@ -11,6 +17,7 @@ namespace log = kda::base::log;  // unnamed: math.h has a ::log
 }
 using kda::LogLevel;
 using kda::test::contains;
+using kda::test::in_child;
 using kda::test::run_case_apart;
 
 TEST_CASE("a sink gets its level and above, and nothing once it is gone") {
@@ -33,6 +40,30 @@ TEST_CASE("a sink that throws harms nobody") {
   kda::set_log(LogLevel::warn, [](LogLevel, std::string_view) { throw 1; });
   log::warn("lost");
   kda::set_log(LogLevel::off);
+}
+
+// The bug: a child of fork() waited for ever to say something, for a thread of its parent that was
+// at it when it forked.
+TEST_CASE("a child of fork() logs, whatever its parent's threads were saying") {
+  std::atomic<bool> speaks = false, ends = false;
+  kda::set_log(LogLevel::warn, [&](LogLevel, std::string_view text) {
+    if (text != "long") return;
+    speaks = true;
+    while (!ends) std::this_thread::yield();
+  });
+  std::thread speaker([] { log::warn("long"); });
+  while (!speaks) std::this_thread::yield();
+  const int code = in_child([] {
+    ::alarm(20);
+    log::warn("short");
+    kda::set_log(LogLevel::off);
+    log::warn("unheard");
+    return 0;
+  });
+  ends = true;
+  speaker.join();
+  kda::set_log(LogLevel::off);
+  CHECK(code == 0);
 }
 
 TEST_CASE("apart: says one warning and one debug message", "[.]") {
