@@ -35,13 +35,25 @@ void fail_at_exit() {
 
 }  // namespace
 
+// All that are not aligned, or a sanitizer's own would meet these.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return refuses ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
 void* operator new(std::size_t bytes) {
-  void* const memory = refuses ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  void* const memory = operator new(bytes, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+void* operator new[](std::size_t bytes) { return operator new(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t& all) noexcept {
+  return operator new(bytes, all);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
 // The bug: the text that says so was made where there was no memory for it, and std::terminate
 // called; from kda_prefill_f32 an exception came.
