@@ -51,7 +51,7 @@ struct Problem {
   int heads = 0;                // H
   int value_heads = 0;          // HV, a multiple of H; 0 means H
   int key_dim = 128;            // K, 1..256
-  int value_dim = 128;          // V, >= 1
+  int value_dim = 128;          // V, 1..65536
   std::int64_t max_tokens = 0;  // largest T of any run; sizes the workspace and guides the tuning
   int max_sequences = 1;        // largest N of any run
   bool varlen = false;          // runs bring cu_seqlens; otherwise every sequence has T / N tokens
@@ -117,7 +117,7 @@ enum class Effort : std::int32_t {
                 // where that fails as estimate, and the next such call tries again
 };
 
-// What is done with the directory of compiled kernels.
+// What is done with the directory of compiled kernels; off: nor is $KDA_CACHE_PATH read.
 enum class CacheMode : std::int32_t { by_environment /* $KDA_CACHE */, off, read_only, read_write };
 
 struct Options {

@@ -34,8 +34,10 @@ constexpr Form number(std::int64_t low, std::int64_t high) {
 constexpr Variable variables[] = {
     {"KDA_CACHE_DIR", "directory of the compiled kernels",
      "$XDG_CACHE_HOME/kda, else ~/.cache/kda"},
-    {"KDA_CACHE", "off: memory only; ro: read the directory; rw: write it too", "rw",
-     word(kCacheWords)},
+    {"KDA_CACHE",
+     "off: memory and linked bundles only, without KDA_CACHE_PATH; ro: read the directory; rw: "
+     "write it too",
+     "rw", word(kCacheWords)},
     {"KDA_CACHE_PATH", "more directories and bundles to read kernels from, separated by colons",
      "none"},
     {"KDA_CACHE_MAX_SIZE", "bytes that the directory may hold: 500M, 2G", "1G", kBytes},

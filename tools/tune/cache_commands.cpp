@@ -15,7 +15,8 @@ constexpr const char* kCacheExamples =
     "  kda-tune cache verify --remove       damaged entries away (a run would rebuild them)\n"
     "  kda-tune cache gc --max-size 200M    down to so much, what was used longest ago first\n"
     "  rm -r \"$(kda-tune cache path)\"       everything, measurements too\n"
-    "It is the cache that the library would use: KDA_CACHE_DIR, else ~/.cache/kda.\n"
+    "It is the cache that the library would use: KDA_CACHE_DIR, else $XDG_CACHE_HOME/kda, else\n"
+    "~/.cache/kda.\n"
     "\nExit codes of verify: 0 every entry is whole; 1 some are damaged.\n";
 
 constexpr const char* kBundleExamples =

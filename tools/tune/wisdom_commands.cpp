@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kWisdomExamples =
     "Examples:\n"
     "  kda-tune wisdom ls                             what was measured, here and elsewhere\n"
-    "  kda-tune wisdom find h64                       what a plan for it would take\n"
+    "  kda-tune wisdom find h64 --arch h200           what a plan for it would take\n"
     "  kda-tune wisdom export --own --output a.jsonl  this machine's, a line a record\n"
     "  kda-tune wisdom import a.jsonl                 of two answers the newer stays\n"
     "  kda-tune wisdom merge a.jsonl b.jsonl          into one, on stdout\n"

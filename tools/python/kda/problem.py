@@ -108,7 +108,7 @@ class Problem:
     key_dim: int = 128
     """K, 1..256."""
     value_dim: int = 128
-    """V, >= 1."""
+    """V, 1..65536."""
     max_tokens: int = 0
     """Largest T of any run, over all its sequences; sizes the workspace and guides the tuning."""
     max_sequences: int = 1
