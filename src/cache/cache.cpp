@@ -40,8 +40,13 @@ std::string root_of(const std::string& directory) {
 struct MoreRoots {
   std::deque<Store> stores;
   std::vector<std::shared_ptr<const Bundle>> bundles;
+  std::vector<std::string> troubles;
 
-  explicit MoreRoots(const std::string& path) {
+  MoreRoots(const std::string& path, bool off) {
+    if (off) {
+      if (!path.empty()) troubles.push_back("KDA_CACHE=off: KDA_CACHE_PATH is not read");
+      return;
+    }
     for (const std::string_view word : base::split(path, ':')) {
       if (!base::trim(word).empty()) add(file::absolute(std::string(base::trim(word))));
     }
@@ -58,7 +63,8 @@ struct MoreRoots {
     if (bundle) {
       bundles.push_back(*std::move(bundle));
     } else {
-      base::log::warn("cache: KDA_CACHE_PATH: " + bundle.status().message());
+      troubles.push_back("KDA_CACHE_PATH: " + bundle.status().message());
+      base::log::warn("cache: " + troubles.back());
     }
   }
 };
@@ -89,7 +95,7 @@ struct Cache::Impl {
   Impl(const std::string& directory, env::CacheMode wanted)
       : mode(wanted),
         store(root_of(directory), wanted),
-        more(wanted == env::CacheMode::off ? std::string() : env::get("KDA_CACHE_PATH")) {}
+        more(env::get("KDA_CACHE_PATH"), wanted == env::CacheMode::off) {}
 
   std::vector<std::shared_ptr<const Bundle>> bundles() const {
     std::vector<std::shared_ptr<const Bundle>> all = more.bundles;
@@ -189,6 +195,8 @@ std::vector<std::string> Cache::more_directories() const {
 }
 
 std::vector<std::shared_ptr<const Bundle>> Cache::bundles() const { return impl_->bundles(); }
+
+std::vector<std::string> Cache::troubles() const { return impl_->more.troubles; }
 
 std::optional<Found> Cache::find(const Key& key) {
   {

@@ -60,6 +60,8 @@ class Cache {
   // KDA_CACHE_PATH's directories, and the bundles there and in the program.
   std::vector<std::string> more_directories() const;
   std::vector<std::shared_ptr<const Bundle>> bundles() const;
+  // Why parts of KDA_CACHE_PATH are not read, a sentence each: for who misses a kernel.
+  std::vector<std::string> troubles() const;
 
  private:
   struct Impl;

@@ -37,7 +37,7 @@ Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stag
 Result<cache::Found> find_or_compile(Unit& unit, cache::Cache& cache) {
   if (std::optional<cache::Found> shipped = cache.find_shipped(unit.key)) return *shipped;
   if (Status status = add_compiler(unit); !status) return status;
-  return cache.get(unit.key, [&] { return compile_unit(unit); });
+  return cache.get(unit.key, [&] { return compile_unit(unit, cache); });
 }
 
 Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& stage,
@@ -109,12 +109,14 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
 
 }  // namespace
 
-Result<cache::Entry> compile_unit(const Unit& unit) {
+Result<cache::Entry> compile_unit(const Unit& unit, const cache::Cache& cache) {
   if (!base::env::flag("KDA_JIT", true)) {
-    return Status(Code::compile_failed,
-                  fmt::format("KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); "
-                              "kda-tune bundle create makes one",
-                              unit.job.entry, unit.job.target, unit.key.digest()));
+    std::string why = fmt::format(
+        "KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); kda-tune bundle create "
+        "makes one",
+        unit.job.entry, unit.job.target, unit.key.digest());
+    for (const std::string& trouble : cache.troubles()) why += "; " + trouble;
+    return Status(Code::compile_failed, std::move(why));
   }
   Result<compile::Build> built = compile::compile(unit.job, headers());
   if (!built) return built.status();

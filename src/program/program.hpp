@@ -59,7 +59,7 @@ Result<Unit> portable_unit_of(const compose::Stage& stage, const device::Device&
 Status add_compiler(Unit& unit);
 
 // Fails with compile_failed, under KDA_JIT=off too.
-Result<cache::Entry> compile_unit(const Unit& unit);
+Result<cache::Entry> compile_unit(const Unit& unit, const cache::Cache& cache);
 
 // The embedded templates as NVRTC takes them.
 std::span<const compile::Header> headers();

@@ -151,3 +151,19 @@ TEST_CASE("a stage without a template is refused", "[program]") {
   CHECK(program.status().code() == Code::unsupported);
   CHECK_THAT(program.status().message(), test::contains("recurrent/nothing.cu"));
 }
+
+// The bug: a program that never compiles was told to make a bundle, and not that the one which it
+// has cannot be read, or is not looked at.
+TEST_CASE("who misses a kernel learns why KDA_CACHE_PATH has not been read", "[program]") {
+  const test::Scratch directory;
+  const test::Environment jit("KDA_JIT", "off"), path("KDA_CACHE_PATH", "/nonexistent.kdab");
+  const auto message = [&](base::env::CacheMode mode) {
+    cache::Cache cache(directory.path(), mode);
+    return program::build(recipe_of(32), device_named("h200"), cache).status().message();
+  };
+  CHECK_THAT(message(base::env::CacheMode::read_write), test::contains("KDA_JIT=off") &&
+                                                            test::contains("KDA_CACHE_PATH: ") &&
+                                                            test::contains("/nonexistent.kdab"));
+  CHECK_THAT(message(base::env::CacheMode::off),
+             test::contains("KDA_CACHE=off: KDA_CACHE_PATH is not read"));
+}

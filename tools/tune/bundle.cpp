@@ -57,7 +57,7 @@ class Collector {
         const program::Unit unit = must(program::unit_of(kernel.stage, target_.device));
         // By the whole key, so that a bundle in reach is not copied under another compiler's name.
         const Result<cache::Found> found =
-            cache->get(unit.key, [&] { return program::compile_unit(unit); });
+            cache->get(unit.key, [&] { return program::compile_unit(unit, *cache); });
         files.push_back(cache::encode(unit.key, *must(found).entry));
       }
     }
