@@ -8,10 +8,28 @@
 #include "cli/words.hpp"
 #include "problem/problem.hpp"
 #include "strategy/table.hpp"
+#include "tune/candidate.hpp"
 
 namespace kda::tune_tool {
 
 using cli::must;
+
+namespace {
+
+// Those named, each known, or all.
+std::vector<std::string> searched(const Request& request) {
+  for (const std::string& name : request.strategies) {
+    if (strategy::find(name) != nullptr) continue;
+    throw cli::Failure(cli::kBadCommand,
+                       fmt::format("--strategy {}: there are {}", name, strategy::known_names()));
+  }
+  if (!request.strategies.empty()) return request.strategies;
+  std::vector<std::string> all;
+  for (const strategy::Strategy* each : strategy::table()) all.emplace_back(each->name);
+  return all;
+}
+
+}  // namespace
 
 std::vector<Target> targets_of(const Request& request, const std::vector<std::string>& absent) {
   std::vector<std::string> names = request.archs;
@@ -81,6 +99,32 @@ std::vector<kda::Options> choices_of(const Request& request) {
     }
   }
   return choices;
+}
+
+std::string fixed_tuning(const Request& request) {
+  const std::vector<std::string> strategies = searched(request);
+  std::vector<std::string> tunings;
+  for (const std::string& text : request.tunings) {
+    for (std::string& tuning : must(cli::expand(text))) tunings.push_back(std::move(tuning));
+  }
+  if (tunings.empty()) return {};
+  if (tunings.size() > 1) {
+    throw cli::Failure(
+        cli::kBadCommand,
+        fmt::format("--tuning names {} tunings, \"{}\" and \"{}\" among them; a search holds one: "
+                    "it wants one value a tunable, and tries all of those not named",
+                    tunings.size(), tunings[0], tunings[1]));
+  }
+  std::string refusal;
+  for (const std::string& name : strategies) {
+    const auto parsed = tune::parse_candidate(name, tunings.front());
+    if (parsed) return tunings.front();
+    refusal = fmt::format("{}: {}", name, parsed.status().message());
+  }
+  throw cli::Failure(cli::kBadCommand,
+                     fmt::format("--tuning \"{}\" fits none of the strategies, whose tunables "
+                                 "kda-tune list shows; {}",
+                                 tunings.front(), refusal));
 }
 
 std::string why_not_kept(const tune::Wisdom& wisdom) {

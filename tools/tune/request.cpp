@@ -155,6 +155,10 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub =
       add("tune", "Measures what may serve a problem, and records the best.", kTuneExamples, tune);
   add_configuration(*sub, request);
+  sub->get_option("--tuning")
+      ->description(
+          "hold these tunables, \"chunk=32 shards=2\": one value each; all values of others are "
+          "tried");
   sub->add_option("--method", request.method, "halving, exhaustive, random or local")
       ->capture_default_str()
       ->check(CLI::IsMember({"halving", "exhaustive", "random", "local"}));

@@ -42,6 +42,7 @@ bool any(const Json& rows, const char* key, const char* value) {
 }  // namespace
 
 int tune(const Request& request) {
+  (void)search_options_of(request);  // a wrong word ends here, device or not
   cli::check_writable(request.output.file);
   cli::check_writable(request.plot);
   const Result<device::Device> device =
@@ -51,7 +52,6 @@ int tune(const Request& request) {
   }
   const std::vector<cli::Subject> subjects = problems_of(request);
   if (!request.slice.empty()) return compile_slice(request, *device, subjects);
-  (void)search_options_of(request);  // a wrong word ends here
   const auto wisdom = tune::shared_wisdom(request.wisdom_dir, request.cache_dir);
   if (const std::string why = why_not_kept(*wisdom); !why.empty()) {
     fmt::print(request.output.err, "nothing will be recorded: {}\n", why);

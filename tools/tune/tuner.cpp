@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/failure.hpp"
+#include "tune/configuration.hpp"
 #include "tune/record_row.hpp"
 #include "tune/wisdom.hpp"
 
@@ -47,7 +48,7 @@ tune::SearchOptions search_options_of(const Request& request) {
   tune::SearchOptions options;
   options.method = must(tune::parse_method(request.method));
   options.scope.strategies = request.strategies;
-  if (!request.tunings.empty()) options.scope.tuning = request.tunings.front();
+  options.scope.tuning = fixed_tuning(request);
   options.max_evals = request.max_evals;
   options.seed = request.seed;
   options.stop = &interrupted;

@@ -197,6 +197,25 @@ TEST_CASE("wrong words are exit code 2, with the known ones", "[tools]") {
   }
 }
 
+// The bug: of several tunings a search took the first, all others compiled in vain, and of a list
+// or a tunable that no strategy has it failed after the compile, with the code of a failure.
+TEST_CASE("a search holds one tuning, and says so before anything is run", "[tools]") {
+  const auto wrong = [](const std::vector<std::string>& options, const char* said) {
+    std::vector<std::string> arguments{"tune", small};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const test::Ran ran = run(arguments);
+    INFO(ran.err);
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains(said));
+  };
+  wrong({"--tuning", "threads=64", "--tuning", "threads=128"}, "names 2 tunings");
+  wrong({"--tuning", "threads=64,128"}, "\"threads=64\" and \"threads=128\"");
+  wrong({"--tuning", "warps=3"}, "kda-tune list");
+  wrong({"--strategy", "recurrent", "--tuning", "threads=65"}, "threads = 65 is not one of");
+  wrong({"--strategy", "flash"}, "recurrent");
+  CHECK_THAT(run({"tune", "--help"}).out, test::contains("one value each"));
+}
+
 TEST_CASE("every format of list prints", "[tools]") {
   for (const char* format : {"table", "json", "jsonl", "csv", "md"}) {
     const test::Ran ran = run({"list", "-o", format});
