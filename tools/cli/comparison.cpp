@@ -18,6 +18,8 @@ namespace kda::cli {
 namespace {
 
 constexpr const char* kNames[] = {"SAME", "FAST", "SLOW", "AMBG", "BROKE", "MENDED", "GONE", "NEW"};
+// One of these makes a row a result: times, or why kda-bench or kda-tune has none.
+constexpr const char* kSaysHowItWent[] = {"gpu_us", "time_us", "status", "failed"};
 // Two runs this noisy cannot be called the same.
 constexpr double kTooNoisy = 0.05;
 
@@ -45,7 +47,8 @@ std::optional<measure::Summary> time_in(const Json& row) {
 
 bool is_result(const Json& row) {
   return row.is_object() && (row.contains("problem") || row.contains("words")) &&
-         (row.contains("gpu_us") || row.contains("time_us") || row.contains("status"));
+         std::any_of(std::begin(kSaysHowItWent), std::end(kSaysHowItWent),
+                     [&](const char* name) { return row.contains(name); });
 }
 
 std::string device_of(const Json& row) {
@@ -120,7 +123,8 @@ Json row_of(const Json& first, const Json& second, double threshold) {
     }
   } else if (a || b) {
     verdict = a ? Verdict::broke : Verdict::mended;
-    row["note"] = text_in(a ? second : first, "status");
+    const Json& wrong = a ? second : first;
+    row["note"] = text_in(wrong, wrong.contains("status") ? "status" : "failed");
   } else {
     row["note"] = "timed in neither";
   }

@@ -61,6 +61,25 @@ TEST_CASE("rows meet by their problem; what has no partner or no time is said", 
         test::Approx(std::sqrt(0.8 * 1.002)));
 }
 
+// The bug: a row of kda-tune tune that failed has no status, and was dropped: a problem that it
+// could serve no longer was GONE, which --fail-on broke passes.
+TEST_CASE("a problem that failed in the later run is broken", "[tools]") {
+  const test::Scratch scratch;
+  const auto results = [&](const Json& rows) {
+    std::ofstream(scratch / "r.json") << Json{{"tuned", rows}}.dump();
+    const auto read = cli::read_results(scratch / "r.json");
+    REQUIRE(read);
+    return *read;
+  };
+  const Json took = {{"problem", "a"}, {"time_us", {{"median", 100.0}}}, {"strategy", "chunk"}};
+  const Json failed = {{"problem", "a"}, {"failed", "no candidate could be measured"}};
+  const Json before = results(Json::array({took})), after = results(Json::array({failed}));
+  const Json row = cli::compare(before, after, 0.01)["compared"][0];
+  CHECK(row["verdict"] == "BROKE");
+  CHECK(row["note"] == "no candidate could be measured");
+  CHECK(cli::compare(after, before, 0.01)["compared"][0]["verdict"] == "MENDED");
+}
+
 // The bug: of a file with two devices' results the first rows met the other file's one device,
 // whichever that was.
 TEST_CASE("what several devices took is not compared across them", "[tools]") {
