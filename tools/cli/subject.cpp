@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -22,6 +24,8 @@ namespace kda::cli {
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
+
+constexpr std::int64_t kMostSequences = 1 << 20;  // of seqlens
 
 // A text taken apart: an optional case or model, words of kda::Problem, and the words of our own.
 struct Parts {
@@ -129,17 +133,29 @@ Result<Problem> base_of(const Parts& parts) {
   return base;
 }
 
+// Its lengths; their sum is one that an integer holds.
 Result<Lengths> parse_lengths(const std::string& text) {
   Lengths lengths;
+  std::int64_t left = std::numeric_limits<std::int64_t>::max();  // tokens that may still come
   for (const std::string_view item : base::split(text, ',')) {
     const auto parts = base::split(item, 'x');
     const std::optional<std::int64_t> length = base::parse_integer(parts.back());
     const std::optional<std::int64_t> count =
         parts.size() == 2 ? base::parse_integer(parts.front()) : std::optional<std::int64_t>(1);
-    if (parts.size() > 2 || !length || *length < 0 || !count || *count < 1 || *count > 1 << 20) {
+    if (parts.size() > 2 || !length || *length < 0 || !count || *count < 1) {
       return wrong(fmt::format(
           "seqlens has \"{}\"; it wants token counts such as 1300,547,2048 or 256x1,8192", item));
     }
+    if (*count > kMostSequences - std::ssize(lengths)) {
+      return wrong(fmt::format("seqlens has more than {} sequences with \"{}\"; at most so many do",
+                               kMostSequences, item));
+    }
+    if (*length > left / *count) {
+      return wrong(
+          fmt::format("seqlens add up to more than {} tokens with \"{}\"; at most so many do",
+                      std::numeric_limits<std::int64_t>::max(), item));
+    }
+    left -= *count * *length;
     lengths.insert(lengths.end(), static_cast<std::size_t>(*count), *length);
   }
   return lengths;

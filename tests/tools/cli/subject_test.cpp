@@ -73,6 +73,16 @@ TEST_CASE("seqlens packs sequences and sets T and N", "[tools]") {
   CHECK_THAT(refusal("H=4 seqlens=3,-5"), test::contains("\"-5\""));
 }
 
+// The bug: lengths whose sum no integer holds overflowed, and passed as some ten tokens.
+TEST_CASE("seqlens that are too long or too many are refused", "[tools]") {
+  const std::string most = "9223372036854775807";
+  CHECK_THAT(refusal("H=4 seqlens=" + most + "," + most + ",10"),
+             test::contains("more than " + most));
+  CHECK_THAT(refusal("H=4 seqlens=2x" + most), test::contains("more than " + most));
+  CHECK_THAT(refusal("H=4 seqlens=1048576x1,1"), test::contains("more than 1048576 sequences"));
+  CHECK_THAT(refusal("H=4 seqlens=" + most), test::contains("tensors too large"));
+}
+
 TEST_CASE("packed sequences without lengths are as even as can be", "[tools]") {
   CHECK(one("H=1 T=10 N=4 varlen=1").cu_seqlens == std::vector<std::int64_t>{0, 3, 6, 8, 10});
   CHECK_THAT(refusal("H=1 T=10 N=4"), test::contains("does not divide"));
