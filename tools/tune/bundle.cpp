@@ -130,6 +130,12 @@ Json rows_of(const cache::Bundle& bundle, Json& damaged) {
 }  // namespace
 
 int bundle_create(const Request& request) {
+  if (request.bundle_file == "-") {
+    throw cli::Failure(cli::kBadCommand,
+                       "bundle create -: stdout has the report, and a bundle is read back whole; "
+                       "name a file, such as kernels.kdab");
+  }
+  cli::check_writable(request.bundle_file);
   Json left_out = Json::array();
   const std::vector<std::string> files =
       request.from_cache ? cached(request) : compiled(request, left_out);

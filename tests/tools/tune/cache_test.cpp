@@ -173,6 +173,21 @@ TEST_CASE("a bundle is made, listed and verified; a damaged one says so", "[tool
             .code == 1);
 }
 
+// The bug: the bundle went to stdout once all was compiled, and then no file "-" was found; nor was
+// a path that cannot be written refused before.
+TEST_CASE("a bundle goes to a file that can be written, known before it is compiled", "[tools]") {
+  const test::Scratch scratch;
+  for (const std::string file : {"-", "/nonexistent/k.kdab"}) {
+    const test::Ran ran = run({"bundle", "create", file, "T=64 H=2 K=16 V=16", "--strategy",
+                               "recurrent", "--arch", "sm_89", "--cache-dir", scratch / "c"});
+    INFO(ran.err);
+    CHECK(ran.code == 2);
+    CHECK(ran.out.empty());
+    CHECK_THAT(ran.err, test::contains(file));
+    CHECK_FALSE(std::filesystem::exists(scratch / "c"));
+  }
+}
+
 TEST_CASE("explain names the key field that differs from the nearest entry", "[tools]") {
   const test::Scratch scratch;
   fill(scratch / "c", scratch / "k.kdab");
