@@ -62,12 +62,15 @@ std::vector<cache::Filed> whole_entries(const std::string& directory) {
 }
 
 std::int64_t limit_of(const Request& request) {
-  if (request.max_size.empty()) return env::bytes("KDA_CACHE_MAX_SIZE", cache::kDefaultMaxBytes);
-  const auto bytes = base::parse_bytes(request.max_size);
+  const bool said = !request.max_size.empty();
+  const std::string text = said ? request.max_size : env::get("KDA_CACHE_MAX_SIZE");
+  if (text.empty()) return cache::kDefaultMaxBytes;
+  // The library goes on with its default; who removes what is there must not.
+  const auto bytes = base::parse_bytes(text);
   if (bytes) return *bytes;
   throw cli::Failure(cli::kBadCommand,
-                     fmt::format("--max-size {}: a size such as 500M or 2G is wanted",
-                                 base::quote(request.max_size)));
+                     fmt::format("{} {}: a size such as 500M or 2G is wanted",
+                                 said ? "--max-size" : "KDA_CACHE_MAX_SIZE", base::quote(text)));
 }
 
 // The directory itself is not a cache's to remove.
@@ -111,7 +114,7 @@ int cache_stats(const Request& request) {
   fact("directory", directory);
   fact("entries", all.size());
   fact("bytes", bytes);
-  fact("limit in bytes", limit_of(request));
+  fact("limit in bytes", env::bytes("KDA_CACHE_MAX_SIZE", cache::kDefaultMaxBytes));
   fact("damaged", damaged);
   fact("damaged and set aside", at.set_aside().size());
   fact("half-written", at.temporaries().size());

@@ -77,6 +77,17 @@ TEST_CASE("the cache as kda-tune shows and keeps it", "[tools]") {
   CHECK(at.entries().empty());
 }
 
+// The bug: a limit that is none was taken for the default, and entries were removed down to that.
+TEST_CASE("gc removes nothing where KDA_CACHE_MAX_SIZE is no size", "[tools]") {
+  const test::Scratch scratch;
+  const test::Environment limit("KDA_CACHE_MAX_SIZE", "-1");
+  const test::Ran ran = run({"cache", "gc", "--cache-dir", scratch / "c"});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, test::contains("KDA_CACHE_MAX_SIZE \"-1\": a size such as 500M"));
+  CHECK(run({"cache", "gc", "--max-size", "1G", "--cache-dir", scratch / "c"}).code == 0);
+  CHECK(run({"cache", "stats", "--cache-dir", scratch / "c"}).code == 0);
+}
+
 // The bug: of a cache that could not be read verify said "0 entries, 0 damaged", clear that nothing
 // was left, and doctor that it was fine; and gc made one where there was none.
 TEST_CASE("a cache that cannot be looked into is not called sound", "[tools]") {
