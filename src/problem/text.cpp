@@ -40,6 +40,12 @@ std::string print(Value value) {
   }
 }
 
+// An integer, though one that no type of ours may hold.
+bool is_whole(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 // Empty on success, else what would do.
 template <class Value>
 std::string parse_into(Value& value, std::string_view text) {
@@ -64,7 +70,11 @@ std::string parse_into(Value& value, std::string_view text) {
     return {};
   } else {
     const auto number = base::parse_integer(text);
-    if (!number || !std::in_range<Value>(*number)) return "an integer";
+    if (!number && !is_whole(text)) return "an integer";
+    if (!number || !std::in_range<Value>(*number)) {
+      return fmt::format("in the range {}..{}", std::numeric_limits<Value>::min(),
+                         std::numeric_limits<Value>::max());
+    }
     value = static_cast<Value>(*number);
     return {};
   }

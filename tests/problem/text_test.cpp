@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -83,7 +85,6 @@ TEST_CASE("wrong words are refused by name", "[problem]") {
         "pool, slots, drafts, checkpoint, zero_padding, mixed, wy, committed, beta_most_1, "
         "qk_normalized");
   CHECK(refusal("H=four") == "problem: H = 'four' is not an integer");
-  CHECK(refusal("H=99999999999") == "problem: H = '99999999999' is not an integer");
   CHECK(refusal("qkv=fp16") == "problem: qkv = 'fp16' is not f32|bf16|f16");
   CHECK(refusal("gate=safe") ==
         "problem: gate = 'safe' is not log_decay|softplus|bounded|logsigmoid");
@@ -91,6 +92,19 @@ TEST_CASE("wrong words are refused by name", "[problem]") {
   CHECK(refusal("scale=big") == "problem: scale = 'big' is not a number");
   CHECK_THAT(refusal("H=1 H=2"), test::contains("H is given twice"));
   CHECK_THAT(refusal("H"), test::contains("no '='"));
+}
+
+// The bug: a number too large for its field was "not an integer".
+TEST_CASE("a number that its field cannot hold is out of range", "[problem]") {
+  const std::string most = std::to_string(std::numeric_limits<std::int64_t>::max());
+  CHECK(refusal("H=2147483648") ==
+        "problem: H = '2147483648' is not in the range -2147483648..2147483647");
+  CHECK_THAT(refusal("T=99999999999999999999"),
+             test::contains("not in the range -9223372036854775808.." + most));
+  CHECK_THAT(refusal("H=-99999999999999999999"), test::contains("not in the range"));
+  for (const char* text : {"H=-", "H=", "H=9a", "H=--9"}) {
+    CHECK_THAT(refusal(text), test::contains("is not an integer"));
+  }
 }
 
 // The bug: words that are printed only where they are set were in no help text.
