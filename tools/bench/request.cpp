@@ -7,6 +7,7 @@
 #include "cli/build_info.hpp"
 #include "cli/command_line.hpp"
 #include "cli/exit_code.hpp"
+#include "cli/limits.hpp"
 #include "problem/problem.hpp"
 
 namespace kda::bench {
@@ -57,7 +58,7 @@ void add_what(CLI::App& app, Request& request) {
   app.add_option("problem", request.problems, "case and model names, or problems in words")
       ->type_name("CASE|WORDS");
   app.add_option("--tp", request.tp, "devices that split the heads of a model")
-      ->check(CLI::PositiveNumber);
+      ->check(cli::whole(1, cli::kMostDevices));
   app.add_option("--suite", request.suite,
                  "prefill: all cases in the three gate regimes; linear: T from 8192 to 1048576")
       ->check(CLI::IsMember({"prefill", kLinear, kDecode, kServing, kOriginal}));
@@ -83,18 +84,21 @@ void add_how(CLI::App& app, Request& request) {
   app.add_option("--heads", request.heads, "heads verified against fp64 (over T = 32768: one)")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
-  app.add_option("--seed", request.seed, "of the inputs")->capture_default_str();
+  app.add_option("--seed", request.seed, "of the inputs")
+      ->capture_default_str()
+      ->check(cli::whole(0, cli::kMostSeed));
   app.add_option("--beta", request.beta,
                  "how strongly every token is written; 0 with weak gates: nothing is forgotten")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--time-budget", request.time_budget, "seconds; what is left then is skipped")
-      ->check(CLI::NonNegativeNumber);
+      ->check(cli::number(0, cli::kMostSeconds));
   app.add_flag("--quick", request.quick,
                "5 replays, one head verified, no compile times, unless these are named");
   app.add_flag("--compile,!--no-compile", request.compile_times,
                "also time cold and cached plans (on by default)");
   app.add_flag("--profile", request.profile, "run each variant once, unverified, for ncu");
-  app.add_option("--device", request.device, "CUDA ordinal");
+  app.add_option("--device", request.device, "CUDA ordinal")
+      ->check(cli::whole(0, cli::kMostDevices - 1));
   app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library");
 }
 

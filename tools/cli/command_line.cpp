@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <sstream>
+#include <vector>
 
 #include "cli/failure.hpp"
 
@@ -37,6 +38,14 @@ int run(CLI::App& app, int argc, const char* const* argv, std::FILE* out, std::F
   try {
     app.parse(argc, argv);
     return body();
+  } catch (const CLI::RequiredError& error) {
+    // What is missing may only be misspelt.
+    const std::vector<std::string> unknown = app.remaining(true);
+    const std::string sentence =
+        unknown.empty() ? error.what()
+                        : fmt::format("there is no subcommand or option \"{}\"", unknown.front());
+    fmt::print(err, "{}: {}; --help shows what there is\n", app.get_name(), sentence);
+    return kBadCommand;
   } catch (const CLI::ParseError& error) {
     std::ostringstream help, complaint;
     const int code = app.exit(error, help, complaint);

@@ -13,6 +13,7 @@ using Command = int (*)(const Request&);
 
 void add_output(CLI::App& app, Request& request);
 void add_configuration(CLI::App& app, Request& request);
+void add_jobs(CLI::App& app, Request& request);
 
 // A subcommand that prints: `chosen` becomes its function.
 CLI::App* add_command(CLI::App& app, const char* name, const char* about, const char* examples,

@@ -75,7 +75,7 @@ void add_cache_commands(CLI::App& app, Request& request, Command& chosen) {
   sub = add_bundle("create", "Compiles the problems' kernels and writes them.", bundle_create);
   add_configuration(*sub, request);
   sub->add_flag("--every-tuning", request.every_tuning, "the strategies' whole spaces");
-  sub->add_option("-j,--jobs", request.jobs, "compiles at once; default: as many as cores");
+  add_jobs(*sub, request);
   sub->add_flag("--from-cache", request.from_cache, "all that the cache holds, and nothing else");
   add_bundle("ls", "Its entries.", bundle_ls);
   add_bundle("verify", "Checks its index and every entry.", bundle_verify);

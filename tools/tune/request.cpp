@@ -7,6 +7,7 @@
 #include "cli/build_info.hpp"
 #include "cli/command_line.hpp"
 #include "cli/exit_code.hpp"
+#include "cli/limits.hpp"
 #include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 #include "tune/shell.hpp"
@@ -98,7 +99,7 @@ void add_configuration(CLI::App& app, Request& request) {
          "case and model names, or problems in words as kda-bench; T=512..8192*2 is a range")
       ->type_name("CASE|WORDS");
   app.add_option("--tp", request.tp, "devices that split the heads of a model")
-      ->check(CLI::PositiveNumber);
+      ->check(cli::whole(1, cli::kMostDevices));
   app.add_option("--arch", request.archs, "devices or targets, present or not: sm_89,sm_90a,h200")
       ->type_name("TARGET")
       ->delimiter(',')
@@ -110,6 +111,11 @@ void add_configuration(CLI::App& app, Request& request) {
       ->allow_extra_args(false);
   app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library")
       ->type_name("DIR");
+}
+
+void add_jobs(CLI::App& app, Request& request) {
+  app.add_option("-j,--jobs", request.jobs, "compiles at once; default: as many as cores")
+      ->check(cli::whole(0, cli::kMostJobs));
 }
 
 CLI::App* add_command(CLI::App& app, const char* name, const char* about, const char* examples,
@@ -145,7 +151,7 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   CLI::App* sub = add("build", "Compiles kernels without a GPU and shows what they need.",
                       kBuildExamples, build);
   add_configuration(*sub, request);
-  sub->add_option("-j,--jobs", request.jobs, "compiles at once; default: as many as cores");
+  add_jobs(*sub, request);
   sub->add_flag("--every-tuning", request.every_tuning, "the strategies' whole spaces");
 
   sub = add("explain", "Which strategy and tuning a problem gets, why, and from which cache.",
@@ -163,18 +169,21 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
       ->capture_default_str()
       ->check(CLI::IsMember({"halving", "exhaustive", "random", "local"}));
   sub->add_option("--time", request.seconds, "seconds for all problems together")
-      ->check(CLI::NonNegativeNumber);
+      ->check(cli::number(0, cli::kMostSeconds));
   sub->add_option("--max-evals", request.max_evals, "measurements a problem, before the finals")
-      ->check(CLI::NonNegativeNumber);
+      ->check(cli::whole(0, cli::kMostMeasurements));
   sub->add_option("--seed", request.seed, "of the inputs and of --method random")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(cli::whole(0, cli::kMostSeed));
   sub->add_flag("--resume,!--fresh", request.resume, "go on with the journal of a stopped search");
-  sub->add_option("--device", request.device, "CUDA ordinal; default: every visible device");
+  sub->add_option("--device", request.device, "CUDA ordinal; default: every visible device")
+      ->check(cli::whole(0, cli::kMostDevices - 1));
   sub->add_option("--plot", request.plot, "a page of plots, self-contained")->type_name("FILE|-");
   sub->add_option("--slice", request.slice)->group("");
   sub->add_option("--processes", request.processes)->group("");
   sub->add_option("--devices", request.devices, "CUDA ordinals to measure on at once: 0,1,2,3")
       ->delimiter(',')
+      ->check(cli::whole(0, cli::kMostDevices - 1))
       ->allow_extra_args(false);
   sub->add_option("--wisdom-dir", request.wisdom_dir, "measurements; default: as the library")
       ->type_name("DIR");

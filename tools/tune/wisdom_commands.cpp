@@ -1,6 +1,7 @@
 // The command lines of kda-tune wisdom, plot and compare.
 #include <CLI/CLI.hpp>
 
+#include "cli/limits.hpp"
 #include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 
@@ -88,7 +89,7 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
       ->required();
   sub->add_option("--threshold", request.threshold_percent, "percent that mean nothing")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(cli::number(0, cli::kMostPercent));
   sub->add_option("--fail-on", request.fail_on, "verdicts that make the exit code 1: slow,broke")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -197,6 +197,43 @@ TEST_CASE("wrong words are exit code 2, with the known ones", "[tools]") {
   }
 }
 
+// The bug: "A subcommand is required", and not which word was none.
+TEST_CASE("a word that is no subcommand or option is named", "[tools]") {
+  const std::vector<std::vector<std::string>> lines = {{"foo"}, {"--foo"}, {"cache", "foo"}};
+  for (const std::vector<std::string>& arguments : lines) {
+    const test::Ran ran = run(arguments);
+    CHECK(ran.code == 2);
+    CHECK(ran.err == "kda-tune: there is no subcommand or option \"" + arguments.back() +
+                         "\"; --help shows what there is\n");
+  }
+  CHECK_THAT(run({}).err, test::contains("--help"));
+}
+
+// The bug: 0 was "not in range 2.225074 to 179769...", nan a time, and what no integer holds was
+// not said to be too large.
+TEST_CASE("a number out of its limits is told them", "[tools]") {
+  const std::vector<std::pair<std::vector<std::string>, const char*>> lines = {
+      {{"--tp", "0"}, "--tp: 0 is not a whole number from 1 to 1024"},
+      {{"--time", "-1"}, "--time: -1 is not a number from 0 to 1000000000"},
+      {{"--time", "nan"}, "--time: nan is not a number from 0 to 1000000000"},
+      {{"--max-evals", "-1"}, "--max-evals: -1 is not a whole number from 0 to 1000000000"},
+      {{"--device", "99999999999"}, "--device: 99999999999 is not a whole number from 0 to 1023"},
+      {{"--devices", "0,-1"}, "--devices: -1 is not a whole number from 0 to 1023"},
+      {{"--seed", "-1"}, "--seed: -1 is not a whole number from 0 to 9223372036854775807"},
+      {{"--seed", "9223372036854775808"}, "is not a whole number from 0 to 9223372036854775807"},
+  };
+  for (const auto& [options, said] : lines) {
+    std::vector<std::string> arguments{"tune", small};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const test::Ran ran = run(arguments);
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains(said));
+    CHECK(ran.err.size() < 160);
+  }
+  CHECK_THAT(run({"build", small, "--jobs", "-1"}).err,
+             test::contains("--jobs: -1 is not a whole number from 0 to 1024"));
+}
+
 // The bug: of several tunings a search took the first, all others compiled in vain, and of a list
 // or a tunable that no strategy has it failed after the compile, with the code of a failure.
 TEST_CASE("a search holds one tuning, and says so before anything is run", "[tools]") {

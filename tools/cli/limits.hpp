@@ -1,0 +1,23 @@
+// Checks of options that are numbers: short complaints, which name what would do.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+
+namespace kda::cli {
+
+// "0 is not a whole number from 1 to 1024"
+CLI::Validator whole(std::int64_t least, std::int64_t most);
+
+// "nan is not a number from 0 to 1000000000"
+CLI::Validator number(double least, double most);
+
+constexpr std::int64_t kMostDevices = 1024;
+constexpr std::int64_t kMostJobs = 1024;
+constexpr std::int64_t kMostMeasurements = 1'000'000'000;
+constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();  // of a journal
+constexpr double kMostSeconds = 1e9;
+constexpr double kMostPercent = 1e6;
+
+}  // namespace kda::cli
