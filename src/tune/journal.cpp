@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cerrno>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "base/digest.hpp"
@@ -60,6 +62,11 @@ bool same_question(const JournalHeader& a, const JournalHeader& b) {
          a.environment == b.environment;
 }
 
+Status checked(const std::string& path, int error) {
+  if (error == 0) return {};
+  return {Code::invalid_argument, fmt::format("journal {}: {}", path, base::file::describe(error))};
+}
+
 }  // namespace
 
 Result<JournalContents> read_journal(const std::string& path) {
@@ -102,29 +109,67 @@ Result<JournalContents> read_journal(const std::string& path) {
 }
 
 Result<Journal> Journal::open(const std::string& path, const JournalHeader& header, bool resume) {
-  Journal journal;
-  if (resume) {
-    Result<JournalContents> before = read_journal(path);
-    if (before && same_question(before->header, header)) {
-      journal.earlier_ = std::move(before->measurements);
-      if (const int error = journal.file_.open(path, base::file::Appender::Start::at_end)) {
-        return Status(Code::invalid_argument,
-                      fmt::format("journal {}: {}", path, base::file::describe(error)));
-      }
-      // A last line half written must not swallow the next one.
-      journal.write_line("");
-      return journal;
+  const std::size_t slash = path.rfind('/');
+  if (slash != std::string::npos) {
+    if (const Status made = checked(path, base::file::make_directories(path.substr(0, slash)));
+        !made) {
+      return made;
     }
   }
-  const std::size_t slash = path.rfind('/');
-  int error = slash == std::string::npos ? 0 : base::file::make_directories(path.substr(0, slash));
-  if (error == 0) error = journal.file_.open(path, base::file::Appender::Start::anew);
-  if (error != 0) {
-    return Status(Code::invalid_argument,
-                  fmt::format("journal {}: {}", path, base::file::describe(error)));
+  Journal journal;
+  if (const Status locked = journal.lock(path); !locked) return locked;
+  if (resume) {
+    if (const Status status = journal.resume(path, header); !status) return status;
+    if (journal.open_) return journal;
   }
+  const Status opened = checked(path, journal.file_.open(path, base::file::Appender::Start::anew));
+  if (!opened) return opened;
   journal.write_line(header_line(header));
   return journal;
+}
+
+Status Journal::lock(const std::string& path) {
+  base::file::Info info;
+  // Beside a device nothing is made.
+  if (base::file::info(path, info) == 0 && !info.plain) return {};
+  const std::size_t slash = path.rfind('/');
+  if (!base::file::locks_work(slash == std::string::npos ? "." : path.substr(0, slash))) return {};
+  const std::string name = path + ".lock";
+  auto lock = std::make_unique<base::file::Lock>();
+  const int error = lock->try_acquire(name);
+  if (error == EWOULDBLOCK) {
+    return {Code::invalid_argument,
+            fmt::format("journal {}: {} is writing it", path, base::file::holder_of(name))};
+  }
+  // What else stops a lock stops the journal as well.
+  if (error == 0) lock_ = std::move(lock);
+  return {};
+}
+
+Status Journal::resume(const std::string& path, const JournalHeader& header) {
+  base::file::Info info;
+  if (base::file::info(path, info) != 0 || !info.plain || info.bytes == 0) return {};
+  Result<JournalContents> before = read_journal(path);
+  if (!before) return keep_aside(path, before.status().message());
+  if (!same_question(before->header, header)) return {};
+  earlier_ = std::move(before->measurements);
+  const Status opened = checked(path, file_.open(path, base::file::Appender::Start::at_end));
+  if (!opened) return opened;
+  open_ = true;
+  // A last line half written must not swallow the next one.
+  write_line("");
+  return {};
+}
+
+Status Journal::keep_aside(const std::string& path, const std::string& why) {
+  std::string aside = path + ".damaged";
+  base::file::Info info;
+  for (int next = 2; base::file::info(aside, info, true) == 0; ++next) {
+    aside = fmt::format("{}.damaged{}", path, next);
+  }
+  const Status moved = checked(path, base::file::move(path, aside));
+  if (moved) set_aside_ = fmt::format("{}; kept as {}", why, aside);
+  return moved;
 }
 
 void Journal::append(const Measurement& measurement) { write_line(to_json(measurement)); }

@@ -3,15 +3,18 @@
 //
 // A JSONL file.  Line 1 is {"kda_journal": 1, "problem": "T=... N=...", "lengths": [...],
 // "environment": {...}, "method": ..., "seed": ..., "date": ...}, the others are measurements as
-// to_json(Measurement) writes them, and {"winner": record} ends a finished search.
+// to_json(Measurement) writes them, and {"winner": record} ends a finished search.  Who writes
+// <file> holds <file>.lock.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/file_lock.hpp"
 #include "tune/record.hpp"
 
 namespace kda::tune {
@@ -38,11 +41,15 @@ Result<JournalContents> read_journal(const std::string& path);
 class Journal {
  public:
   // Starts a new file; with `resume`, goes on with one that is there and whose problem and
-  // environment are the same, and starts anew where they are not.
+  // environment are the same, and starts anew where they are not.  Fails where the file cannot be
+  // written, or another search is writing it.
   static Result<Journal> open(const std::string& path, const JournalHeader& header, bool resume);
 
   // Of an earlier run, when resumed.
   const std::vector<Measurement>& earlier() const { return earlier_; }
+
+  // Why a file that was to be resumed was not, and where it was kept aside; empty: none was.
+  const std::string& set_aside() const { return set_aside_; }
 
   // Each is on its way to the disk when these return.  Trouble with the file is logged once and
   // never ends a search.
@@ -53,8 +60,14 @@ class Journal {
   Journal() = default;
   void write_line(const std::string& line);
 
+  Status lock(const std::string& path);
+  Status resume(const std::string& path, const JournalHeader& header);
+  Status keep_aside(const std::string& path, const std::string& why);
+
+  std::unique_ptr<base::file::Lock> lock_;  // null where its filesystem has none to rely on
   base::file::Appender file_;
-  bool failed_ = false;
+  bool open_ = false, failed_ = false;
+  std::string set_aside_;
   std::vector<Measurement> earlier_;
 };
 

@@ -136,6 +136,56 @@ TEST_CASE("a journal of another question is not gone on with", "[tune]") {
   CHECK(tune::read_journal(path)->measurements.empty());
 }
 
+// The bug: a first line that could not be read cost all the lines behind it: the file was begun
+// anew.
+TEST_CASE("a journal that cannot be resumed is kept aside", "[tune]") {
+  const test::Scratch scratch;
+  const std::string path = scratch / "j.jsonl";
+  const auto text_of = [](const std::string& name) {
+    std::ifstream in(name);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  for (const char* aside : {".damaged", ".damaged2"}) {
+    const std::string before = std::string("{\"kda_jour\n{}") + aside;
+    std::ofstream(path) << before;
+    const auto journal = tune::Journal::open(path, header_of(), true);
+    REQUIRE(journal);
+    CHECK(journal->earlier().empty());
+    CHECK_THAT(journal->set_aside(), test::contains("line 1"));
+    CHECK_THAT(journal->set_aside(), test::contains("kept as " + path + aside));
+    CHECK(text_of(path + aside) == before);
+    CHECK(tune::read_journal(path));
+  }
+  // Nothing is lost of none, nor of one that a process began and did not get to write.
+  for (const char* name : {"none", "empty"}) {
+    if (name == std::string("empty")) std::ofstream(scratch / name).flush();
+    const auto journal = tune::Journal::open(scratch / name, header_of(), true);
+    REQUIRE(journal);
+    CHECK(journal->set_aside().empty());
+  }
+}
+
+// The bug: two searches of one problem wrote into one file, which the later had truncated.
+TEST_CASE("a journal has one writer", "[tune]") {
+  const test::Scratch scratch;
+  const std::string path = scratch / "j.jsonl";
+  if (!base::file::locks_work(scratch.path())) return;  // a filesystem of which nothing is known
+  {
+    auto first = tune::Journal::open(path, header_of(), false);
+    REQUIRE(first);
+    first->append(measurement(kA, 10));
+    for (const bool resume : {false, true}) {
+      const auto second = tune::Journal::open(path, header_of(), resume);
+      REQUIRE_FALSE(second);
+      CHECK_THAT(second.status().message(),
+                 test::contains("process " + std::to_string(::getpid()) + " on "));
+    }
+    first->append(measurement(kB, 20));
+  }
+  CHECK(tune::read_journal(path)->measurements.size() == 2);
+  CHECK(tune::Journal::open(path, header_of(), true)->earlier().size() == 2);
+}
+
 TEST_CASE("what is no journal is refused in words", "[tune]") {
   const test::Scratch scratch;
   CHECK_THAT(tune::read_journal(scratch / "none").status().message(),

@@ -122,7 +122,8 @@ class Campaign {
       Json row;
       try {
         if (!tuner) {
-          tuner = std::make_unique<Tuner>(request_, device_, ordinals, compile_threads, deadline);
+          tuner = std::make_unique<Tuner>(request_, device_, ordinals, compile_threads, deadline,
+                                          [this](const std::string& line) { say(line); });
         }
         row = tuner->tune(subjects_[index], seconds,
                           [&](const tune::Progress& at) { report(index, seconds, at); });
@@ -136,6 +137,11 @@ class Campaign {
       }
       rows_[index] = std::move(row);
     }
+  }
+
+  void say(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    progress_.note(line);
   }
 
   void report(std::size_t index, double seconds, const tune::Progress& at) {

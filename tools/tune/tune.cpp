@@ -68,13 +68,17 @@ int tune(const Request& request) {
     }
     write_plot(journals, request.plot, request.output.out);
   }
+  const bool resumable = wisdom->keeps() && !any(rows, "no_journal", nullptr);
   if (interrupted) {
-    fmt::print(request.output.err, "interrupted; the same command with --resume goes on\n");
+    fmt::print(request.output.err, "interrupted; {}\n",
+               resumable ? "the same command with --resume goes on"
+                         : "what no journal was kept of begins anew");
     return 130;
   }
   if (any(rows, "ended_by", "time limit")) {
-    fmt::print(request.output.err,
-               "the time limit ended some searches; --resume with more --time goes on\n");
+    fmt::print(request.output.err, "the time limit ended some searches; {}\n",
+               resumable ? "--resume with more --time goes on"
+                         : "those that no journal was kept of begin anew");
   }
   return any(rows, "failed", nullptr) ? cli::kFailed : cli::kOk;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "cli/failure.hpp"
@@ -17,12 +18,20 @@ using cli::Column;
 using cli::Json;
 using cli::must;
 
-constexpr Column kTunedColumns[] = {
-    {"problem", "problem"},       {"strategy", "strategy"},        {"tuning", "tuning"},
-    {"time_us.median", "us", 1},  {"default_us", "default us", 1}, {"decision", "decision"},
-    {"considered", "considered"}, {"measured", "measured"},        {"refused", "refused"},
-    {"seconds", "s", 1},          {"ended_by", "ended by"},        {"not_recorded", "not recorded"},
-    {"failed", "failed"}};
+constexpr Column kTunedColumns[] = {{"problem", "problem"},
+                                    {"strategy", "strategy"},
+                                    {"tuning", "tuning"},
+                                    {"time_us.median", "us", 1},
+                                    {"default_us", "default us", 1},
+                                    {"decision", "decision"},
+                                    {"considered", "considered"},
+                                    {"measured", "measured"},
+                                    {"refused", "refused"},
+                                    {"seconds", "s", 1},
+                                    {"ended_by", "ended by"},
+                                    {"not_recorded", "not recorded"},
+                                    {"no_journal", "no journal"},
+                                    {"failed", "failed"}};
 
 std::string refused_text(const tune::Record& record) {
   std::string text;
@@ -56,8 +65,10 @@ tune::SearchOptions search_options_of(const Request& request) {
 }
 
 Tuner::Tuner(const Request& request, const device::Device& device, std::vector<int> ordinals,
-             unsigned compile_threads, std::chrono::steady_clock::time_point deadline)
+             unsigned compile_threads, std::chrono::steady_clock::time_point deadline,
+             std::function<void(const std::string&)> say)
     : request_(request),
+      say_(std::move(say)),
       device_(device),
       compile_threads_(compile_threads),
       machine_(cli::machine_of(device)),
@@ -73,8 +84,7 @@ Json Tuner::tune(const cli::Subject& subject, double seconds, const OnProgress& 
   const tune::JournalHeader header{
       subject.problem, lengths,       must(tune::environment_of(device_)),
       request_.method, request_.seed, machine_.date};
-  const std::string path = tune::journal_path(wisdom_->directory(), header);
-  Result<tune::Journal> journal = tune::Journal::open(path, header, request_.resume);
+  std::optional<tune::Journal> journal = open_journal(header, row);
   pool_.enter({subject.problem, lengths, "mixed", request_.seed});
   tune::SearchOptions options = search_options_of(request_);
   options.time_limit_seconds = seconds;
@@ -83,7 +93,6 @@ Json Tuner::tune(const cli::Subject& subject, double seconds, const OnProgress& 
   options.on_progress = on_progress;
   Result<tune::SearchResult> found =
       tune::search(subject.problem, lengths, device_, *cache_, pool_, options);
-  if (journal) row["journal"] = path;
   if (!found) {
     row["failed"] = found.status().message();
     return row;
@@ -101,6 +110,24 @@ Json Tuner::tune(const cli::Subject& subject, double seconds, const OnProgress& 
   row["refused"] = refused_text(record);
   row["ended_by"] = found->ended_by;
   return row;
+}
+
+std::optional<tune::Journal> Tuner::open_journal(const tune::JournalHeader& header, Json& row) {
+  if (!wisdom_->keeps()) return std::nullopt;
+  const std::string path = tune::journal_path(wisdom_->directory(), header);
+  Result<tune::Journal> journal = tune::Journal::open(path, header, request_.resume);
+  const auto name = row["problem"].get<std::string>();
+  if (!journal) {
+    row["no_journal"] = journal.status().message();
+    say_(fmt::format("{}: measured without a journal to resume from: {}", name,
+                     journal.status().message()));
+    return std::nullopt;
+  }
+  row["journal"] = path;
+  if (!journal->set_aside().empty()) {
+    say_(fmt::format("{}: begun anew: {}", name, journal->set_aside()));
+  }
+  return *std::move(journal);
 }
 
 std::string Tuner::why_not_recorded(const tune::Record& record) const {

@@ -122,6 +122,40 @@ TEST_CASE("a search says that nothing will be recorded", "[tools][compile]") {
   Tool tool;
   REQUIRE(tool.tune("T=40", "--tuning 'threads=64 stages=2'", 1, "KDA_CACHE=off") == 0);
   CHECK_THAT(tool.complaints, test::contains("nothing will be recorded: KDA_CACHE is off"));
+  // The bug: the search wrote its journal all the same.
+  CHECK_FALSE(Json::parse(tool.said)["tuned"][0].contains("journal"));
+  CHECK_FALSE(std::filesystem::exists(tool.scratch / "cache/wisdom"));
+}
+
+// The bug: a journal that could not be written was passed over without a word, one that could not
+// be resumed was truncated, and a seed that no journal holds truncated it before it was refused.
+TEST_CASE("what becomes of a journal is said", "[tools][compile]") {
+  Tool tool;
+  const char* const options = "--tuning 'threads=64 stages=2'";
+  REQUIRE(tool.tune("T=40", options, 1) == 0);
+  const std::string journal = test::text(Json::parse(tool.said)["tuned"][0]["journal"]);
+  const auto bytes = std::filesystem::file_size(journal);
+  CHECK(tool.tune("T=40", "--seed -1", 1) == 2);
+  CHECK(std::filesystem::file_size(journal) == bytes);
+
+  std::ofstream(journal) << "damaged\n";
+  REQUIRE(tool.tune("T=40", std::string(options) + " --resume", 1) == 0);
+  CHECK_THAT(tool.complaints, test::contains("kept as " + journal + ".damaged"));
+  CHECK(std::filesystem::file_size(journal + ".damaged") == 8);
+
+  std::filesystem::remove(journal);
+  std::filesystem::create_directory(journal);
+  REQUIRE(tool.tune("T=40", options, 1) == 0);
+  CHECK_THAT(tool.complaints, test::contains("without a journal"));
+  CHECK_THAT(tool.complaints, test::contains("journal " + journal + ": Is a directory"));
+  CHECK(Json::parse(tool.said)["tuned"][0].contains("no_journal"));
+  // Ctrl-C once it measures.
+  const std::string interrupt =
+      "bash -c '\"$@\" & for i in {1..600}; do sleep 0.1; grep -q \"without a\" " +
+      (tool.scratch / "err") + " && break; done; kill -INT $!; wait $!' bash";
+  CHECK(tool.tune("T=40", "--method exhaustive", 1, interrupt) == 130);
+  CHECK_THAT(tool.complaints, test::contains("begins anew"));
+  CHECK_THAT(tool.complaints, !test::contains("--resume goes on"));
 }
 
 // The bug: times of another device, or of one that two workers shared, were the first one's.
