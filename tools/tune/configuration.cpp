@@ -16,7 +16,7 @@ using cli::must;
 
 namespace {
 
-// Those named, each known, or all.
+// Those named, each known, or all that a search takes unasked.
 std::vector<std::string> searched(const Request& request) {
   for (const std::string& name : request.strategies) {
     if (strategy::find(name) != nullptr) continue;
@@ -25,7 +25,9 @@ std::vector<std::string> searched(const Request& request) {
   }
   if (!request.strategies.empty()) return request.strategies;
   std::vector<std::string> all;
-  for (const strategy::Strategy* each : strategy::table()) all.emplace_back(each->name);
+  for (const strategy::Strategy* each : strategy::table()) {
+    if (!each->goes_by_gates) all.emplace_back(each->name);
+  }
   return all;
 }
 
@@ -105,7 +107,9 @@ std::string fixed_tuning(const Request& request) {
   const std::vector<std::string> strategies = searched(request);
   std::vector<std::string> tunings;
   for (const std::string& text : request.tunings) {
-    for (std::string& tuning : must(cli::expand(text))) tunings.push_back(std::move(tuning));
+    for (std::string& tuning : must(cli::expand(text))) {
+      if (!tuning.empty()) tunings.push_back(std::move(tuning));
+    }
   }
   if (tunings.empty()) return {};
   if (tunings.size() > 1) {

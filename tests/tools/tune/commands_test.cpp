@@ -250,6 +250,7 @@ TEST_CASE("a search holds one tuning, and says so before anything is run", "[too
   wrong({"--tuning", "warps=3"}, "kda-tune list");
   wrong({"--strategy", "recurrent", "--tuning", "threads=65"}, "threads = 65 is not one of");
   wrong({"--strategy", "flash"}, "recurrent");
+  wrong({"--tuning", "otherwise=1"}, "fits none");  // of by_gates, which no search takes unasked
   CHECK_THAT(run({"tune", "--help"}).out, test::contains("one value each"));
 }
 
