@@ -147,12 +147,13 @@ Result<Lengths> parse_lengths(const std::string& text) {
           "seqlens has \"{}\"; it wants token counts such as 1300,547,2048 or 256x1,8192", item));
     }
     if (*count > kMostSequences - std::ssize(lengths)) {
-      return wrong(fmt::format("seqlens has more than {} sequences with \"{}\"; at most so many do",
-                               kMostSequences, item));
+      return wrong(
+          fmt::format("seqlens has more than {} sequences with \"{}\"; at most so many will do",
+                      kMostSequences, item));
     }
     if (*length > left / *count) {
       return wrong(
-          fmt::format("seqlens add up to more than {} tokens with \"{}\"; at most so many do",
+          fmt::format("seqlens add up to more than {} tokens with \"{}\"; at most so many will do",
                       std::numeric_limits<std::int64_t>::max(), item));
     }
     left -= *count * *length;
