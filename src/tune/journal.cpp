@@ -153,7 +153,7 @@ Status Journal::resume(const std::string& path, const JournalHeader& header) {
   if (!before) return keep_aside(path, before.status().message());
   if (!same_question(before->header, header)) return {};
   earlier_ = std::move(before->measurements);
-  const Status opened = checked(path, file_.open(path, base::file::Appender::Start::at_end));
+  Status opened = checked(path, file_.open(path, base::file::Appender::Start::at_end));
   if (!opened) return opened;
   open_ = true;
   // A last line half written must not swallow the next one.
@@ -167,7 +167,7 @@ Status Journal::keep_aside(const std::string& path, const std::string& why) {
   for (int next = 2; base::file::info(aside, info, true) == 0; ++next) {
     aside = fmt::format("{}.damaged{}", path, next);
   }
-  const Status moved = checked(path, base::file::move(path, aside));
+  Status moved = checked(path, base::file::move(path, aside));
   if (moved) set_aside_ = fmt::format("{}; kept as {}", why, aside);
   return moved;
 }
