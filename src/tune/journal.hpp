@@ -51,6 +51,9 @@ class Journal {
   // Why a file that was to be resumed was not, and where it was kept aside; empty: none was.
   const std::string& set_aside() const { return set_aside_; }
 
+  // Whether measurements were lost, of which a warning is logged.
+  bool failed() const noexcept { return failed_; }
+
   // Each is on its way to the disk when these return.  Trouble with the file is logged once and
   // never ends a search.
   void append(const Measurement& measurement);

@@ -203,6 +203,8 @@ TEST_CASE("a disk that fills up ends no search", "[tune]") {
   auto journal = tune::Journal::open("/dev/full", header_of(), false);
   if (!journal) return;  // this sandbox has no such device
   journal->append(measurement(kA, 10));
+  // The bug: nobody could ask, and --resume was promised.
+  CHECK(journal->failed());
   journal->finish(record_of(problem_in_words("T=300 H=2")));
 }
 

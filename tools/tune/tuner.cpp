@@ -93,6 +93,7 @@ Json Tuner::tune(const cli::Subject& subject, double seconds, const OnProgress& 
   options.on_progress = on_progress;
   Result<tune::SearchResult> found =
       tune::search(subject.problem, lengths, device_, *cache_, pool_, options);
+  if (journal && journal->failed()) row["no_journal"] = "it could not be written to its end";
   if (!found) {
     row["failed"] = found.status().message();
     return row;
