@@ -103,6 +103,15 @@ std::vector<kda::Options> choices_of(const Request& request) {
   return choices;
 }
 
+kda::Options choice_of(const Request& request) {
+  std::vector<kda::Options> choices = choices_of(request);
+  if (choices.size() == 1) return std::move(choices.front());
+  throw cli::Failure(cli::kBadCommand,
+                     fmt::format("--strategy and --tuning name {} choices; one is wanted, such as "
+                                 "--strategy chunk --tuning \"chunk=32 shards=2\"",
+                                 choices.size()));
+}
+
 std::string fixed_tuning(const Request& request) {
   const std::vector<std::string> strategies = searched(request);
   std::vector<std::string> tunings;

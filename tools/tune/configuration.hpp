@@ -29,6 +29,9 @@ cli::Subject problem_of(const Request& request);
 // chooses.  every_tuning: each strategy's whole space.
 std::vector<kda::Options> choices_of(const Request& request);
 
+// Exactly one.
+kda::Options choice_of(const Request& request);
+
 // --tuning as a search takes it: one value a tunable, of which a strategy that it looks at knows
 // all; empty where there is none.  Throws Failure.
 std::string fixed_tuning(const Request& request);

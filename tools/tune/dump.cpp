@@ -105,7 +105,7 @@ void check_stage(const compose::Recipe& recipe, const std::string& wanted) {
 
 int dump(const Request& request) {
   const cli::Subject subject = problem_of(request);
-  const kda::Options options = choices_of(request).front();
+  const kda::Options options = choice_of(request);
   Json rows = Json::array();
   std::string text;
   for (const Target& target : targets_of(request, {"sm_90a"})) {

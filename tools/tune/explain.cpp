@@ -107,7 +107,7 @@ std::string short_value(const std::string& value) {
 int explain(const Request& request) {
   const cli::Subject subject = problem_of(request);
   const Target target = targets_of(request, {"h200"}).front();
-  const kda::Options options = choices_of(request).front();
+  const kda::Options options = choice_of(request);
   const plan::Choice choice = must(choose(subject, target, options));
   const std::shared_ptr<cache::Cache> cache = cache::shared_cache(request.cache_dir);
 

@@ -234,6 +234,16 @@ TEST_CASE("a number out of its limits is told them", "[tools]") {
              test::contains("--jobs: -1 is not a whole number from 0 to 1024"));
 }
 
+// The bug: of several choices the first was shown, and no word of the others.
+TEST_CASE("explain and dump are of one choice", "[tools]") {
+  for (const char* command : {"explain", "dump"}) {
+    const test::Ran ran = run({command, small, "--arch", "sm_90a", "--strategy", "recurrent",
+                               "--tuning", "threads=64,128"});
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains("name 2 choices; one is wanted"));
+  }
+}
+
 // The bug: of several tunings a search took the first, all others compiled in vain, and of a list
 // or a tunable that no strategy has it failed after the compile, with the code of a failure.
 TEST_CASE("a search holds one tuning, and says so before anything is run", "[tools]") {
