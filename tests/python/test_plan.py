@@ -35,6 +35,34 @@ def test_options_force_strategy_and_tuning():
         kda.Plan(problem, kda.Options(target="sm_90a", strategy="nonesuch"))
 
 
+# The bug: ctypes keeps the low bits of what does not fit, so a plan was made for other sizes; and a
+# C string ends at its first null.
+@pytest.mark.parametrize(
+    "problem, options, kind, words",
+    [
+        ({"heads": 2**32 + 16}, {}, ValueError, r"heads = 4294967312; it must be in -2147483648\.\."),
+        ({"max_tokens": 2**64 + 64}, {}, ValueError, "max_tokens = 18446744073709551680"),
+        ({"heads": 1.5}, {}, TypeError, "heads = 1.5 is not an integer"),
+        ({}, {"device": 2**32 - 1}, ValueError, "device = 4294967295"),
+        ({}, {"target": "h200\0x"}, ValueError, "target = .* null character"),
+        ({}, {"strategy": 7}, TypeError, "strategy = 7 is not a str or a path"),
+    ],
+)  # fmt: skip
+def test_what_c_would_cut_short_is_refused(problem, options, kind, words):
+    of = kda.Problem(**{"heads": 2, "max_tokens": 64, **problem})
+    with pytest.raises(kind, match=words):
+        kda.Plan(of, kda.Options(**{"target": "sm_90a", **options}))
+
+
+# The bug: a directory whose name is no UTF-8, or a pathlib.Path, was an error of another kind.
+def test_directories_may_have_any_name(tmp_path):
+    problem = kda.Problem(heads=1, key_dim=16, value_dim=16, max_tokens=8)
+    for place in (tmp_path / "path", os.fsdecode(os.fsencode(tmp_path) + b"/\xff")):
+        plan = kda.Plan(problem, kda.Options(target="sm_90a", strategy="recurrent", cache_dir=place))
+        assert plan.problem.heads == 1
+        assert os.path.isdir(place)
+
+
 def test_enumerators_may_be_named():
     assert kda.Problem(qkv_type="f16").qkv_type is kda.DType.f16
     assert kda.Problem(gate="softplus").gate is kda.Gate.softplus
@@ -249,6 +277,30 @@ def test_what_does_not_fit_of_slots_is_refused(pooled, fields, words):
     slots = {"indices": Array((3,), "<i8"), "checkpoints": Array((3, 2), "<i8"), **fields}
     with pytest.raises(ValueError, match=words):
         plan.run(**arrays, pool=kda.StatePool(**slots))
+
+
+# The bug: a table with fewer rows than sequences was taken, and kernels read past its end.
+@pytest.mark.parametrize("field", ["indices", "initial_indices", "checkpoints"])
+def test_each_sequence_has_its_slot(pooled, field):
+    plan, arrays = pooled
+    fields = {"indices": (3,), "initial_indices": (3,), "checkpoints": (3, 2)}
+    fields[field] = (2, *fields[field][1:])
+    slots = kda.StatePool(**{name: Array(shape, "<i8") for name, shape in fields.items()})
+    with pytest.raises(ValueError, match=f"{field} has shape .* each of 3 sequences"):
+        plan.run(**arrays, pool=slots)
+
+
+# The bug: slots and their stride were final_state's, whatever initial_state said, which was read
+# past its end or elsewhere.
+@pytest.mark.parametrize(
+    "initial", [Array((4, 4, 32, 64), "<f4", strides=(40000, 8192, 256, 4)),
+                Array((9, 4, 32, 64), "<f4")],
+)  # fmt: skip
+def test_both_states_are_of_one_pool(pooled, initial):
+    plan, arrays = pooled
+    slots = kda.StatePool(Array((3,), "<i8"), checkpoints=Array((3, 2), "<i8"))
+    with pytest.raises(ValueError, match="is not laid out as initial_state"):
+        plan.run(**{**arrays, "initial_state": initial}, pool=slots)
 
 
 def test_slots_must_be_contiguous_and_asked_for(pooled, small_plan):

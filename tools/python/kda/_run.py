@@ -78,6 +78,11 @@ def _table(name: str, seen: View) -> _abi.IndexTable:
     return _abi.IndexTable(seen.pointer, shape[1], strides[0] if strides else 0)
 
 
+def _layout(slots: int, stride: int, shape: Sequence[int]) -> tuple[int, int]:
+    """Slots, and elements from one to the next; of one slot no matter how many."""
+    return slots, 0 if slots == 1 else stride or math.prod(shape[1:])
+
+
 def forward_of(
     problem: Problem,
     given: Sequence[Any],
@@ -168,6 +173,7 @@ def forward_of(
     dims = (p.key_dim, p.value_dim)
     if p.state_layout is StateLayout.value_first:
         dims = dims[::-1]
+    laid_out = None  # a pool's first tensor
     for name in ("initial_state", "final_state"):
         tensor = tensors[name]
         if tensor is None:
@@ -182,8 +188,14 @@ def forward_of(
             _want(name, found, (found.shape[0], p.value_heads, *dims))
             inside = found.strides[1:] if found.strides else None
             _contiguous(name, found._replace(shape=found.shape[1:], strides=inside))
-            raw.pool.slots = found.shape[0]
-            raw.pool.stride = found.strides[0] if found.strides else 0
+            slots, stride = found.shape[0], found.strides[0] if found.strides else 0
+            if laid_out is not None and laid_out != _layout(slots, stride, found.shape):
+                raise ValueError(
+                    f"{name} has {slots} slots, a stride of {stride}, and is not laid out as "
+                    f"initial_state, with {raw.pool.slots} and {raw.pool.stride}; both are one pool's"
+                )
+            laid_out = _layout(slots, stride, found.shape)
+            raw.pool.slots, raw.pool.stride = slots, stride
 
     if pool is not None:
         for field in ("indices", "initial_indices", "num_accepted_tokens", "checkpoints"):
@@ -192,6 +204,11 @@ def forward_of(
                 continue
             found = seen(field, tensor)
             _want_type(field, found, p.slot_index_type)
+            if found.shape is not None and (not found.shape or found.shape[0] < raw.sequences):
+                raise ValueError(
+                    f"{field} has shape {list(found.shape)}; it needs a row for each of "
+                    f"{raw.sequences} sequences"
+                )
             if field in ("indices", "checkpoints"):
                 setattr(raw.pool, field, _table(field, found))
             else:

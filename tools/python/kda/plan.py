@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import operator
+import os
 import sys
 from typing import Any, Iterable, Mapping, NoReturn, Optional
 
@@ -31,18 +33,49 @@ def _names_of(raw: ctypes.Structure) -> list[str]:
     return [field[0] for field in raw._fields_[1:]]
 
 
+def _fill(raw: ctypes.Structure, given: Any) -> None:
+    """Each field but struct_size; ctypes itself keeps only the bits of an integer that fit."""
+    for field, kind in raw._fields_[1:]:
+        value = getattr(given, field)
+        if kind is ctypes.c_char_p:
+            value = _word(field, value)
+        elif kind in _BITS:
+            value = _integer(field, value, _BITS[kind])
+        setattr(raw, field, value)
+
+
+_BITS = {ctypes.c_int32: 32, ctypes.c_int64: 64}
+
+
+def _integer(field: str, value: Any, bits: int) -> int:
+    if not isinstance(value, int) and not hasattr(value, "__index__"):
+        raise TypeError(f"{field} = {value!r} is not an integer")
+    number = operator.index(value)
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    if not least <= number <= most:
+        raise ValueError(f"{field} = {number}; it must be in {least}..{most}")
+    return number
+
+
+def _word(field: str, value: Any) -> Optional[bytes]:
+    """Text or a path; a file's name may be of any bytes.  None where it is empty."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{field} = {value!r} is not a str or a path")
+    word = os.fsencode(value)
+    if b"\0" in word:
+        raise ValueError(f"{field} = {value!r} has a null character, where C would end it")
+    return word or None
+
+
 def _problem_of(problem: Problem) -> _abi.Problem:
     raw = _abi.problem()
-    for field in _names_of(raw):
-        setattr(raw, field, getattr(problem, field))
+    _fill(raw, problem)
     return raw
 
 
 def _options_of(options: Options) -> _abi.Options:
     raw = _abi.options()
-    for field in _names_of(raw):
-        value = getattr(options, field)
-        setattr(raw, field, value.encode() or None if isinstance(value, str) else value)
+    _fill(raw, options)
     return raw
 
 
