@@ -44,7 +44,7 @@ struct MoreRoots {
 
   MoreRoots(const std::string& path, bool off) {
     if (off) {
-      if (!path.empty()) troubles.push_back("KDA_CACHE=off: KDA_CACHE_PATH is not read");
+      if (!path.empty()) troubles.emplace_back("KDA_CACHE=off: KDA_CACHE_PATH is not read");
       return;
     }
     for (const std::string_view word : base::split(path, ':')) {
