@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -301,6 +302,59 @@ def test_both_states_are_of_one_pool(pooled, initial):
     slots = kda.StatePool(Array((3,), "<i8"), checkpoints=Array((3, 2), "<i8"))
     with pytest.raises(ValueError, match="is not laid out as initial_state"):
         plan.run(**{**arrays, "initial_state": initial}, pool=slots)
+
+
+def test_one_slot_has_no_stride(pooled):
+    plan, arrays = pooled
+    pool = kda.StatePool(Array((3,), "<i8"), checkpoints=Array((3, 2), "<i8"))
+    arrays["initial_state"] = Array((1, 4, 32, 64), "<f4", strides=(4, 8192, 256, 4))
+    arrays["final_state"] = Array((1, 4, 32, 64), "<f4")
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        plan.run(**arrays, pool=pool)
+
+
+# The bug: the distance 0 of a pool that is one slot many times was the library's word for contiguous
+# slots, so it was read and written past its end.
+@pytest.mark.parametrize("stride", [0, 32764, -40000])
+@pytest.mark.parametrize("name", ["initial_state", "final_state"])
+def test_slots_of_a_pool_lie_apart(pooled, name, stride):
+    plan, arrays = pooled
+    pool = kda.StatePool(Array((3,), "<i8"), checkpoints=Array((3, 2), "<i8"))
+    arrays[name] = Array((9, 4, 32, 64), "<f4", strides=(stride, 8192, 256, 4))
+    with pytest.raises(ValueError, match=f"{name} has strides .* the first must be 8192 or more"):
+        plan.run(**arrays, pool=pool)
+
+
+# The bug: indices of other dimensions were read as if they were a row or a table.
+@pytest.mark.parametrize(
+    "field, shape",
+    [
+        ("indices", (3, 1, 1)),
+        ("checkpoints", (3, 2, 1)),
+        ("initial_indices", (3, 2)),
+        ("num_accepted_tokens", (3, 1)),
+    ],
+)
+def test_indices_are_rows_or_tables(pooled, field, shape):
+    plan, arrays = pooled
+    slots = {"indices": Array((3,), "<i8"), "checkpoints": Array((3, 2), "<i8")}
+    words = rf"{field} has shape {re.escape(str(list(shape)))}; it is \[N\]"
+    with pytest.raises(ValueError, match=words):
+        plan.run(**arrays, pool=kda.StatePool(**{**slots, field: Array(shape, "<i8")}))
+    more = {"indices": Array((5, 2), "<i8"), "checkpoints": Array((4,), "<i8")}
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        plan.run(**arrays, pool=kda.StatePool(**more, initial_indices=Array((7,), "<i8")))
+
+
+# The bug: the distance 0 of one index row for all sequences was the library's word for contiguous
+# rows, which were read past the end.
+@pytest.mark.parametrize("field, strides", [("indices", (0,)), ("checkpoints", (0, 8))])
+def test_index_rows_lie_apart(pooled, field, strides):
+    plan, arrays = pooled
+    slots = {"indices": Array((3,), "<i8"), "checkpoints": Array((3, 2), "<i8")}
+    slots[field] = Array((3, 2)[: len(strides)], "<i8", strides=strides)
+    with pytest.raises(ValueError, match=f"{field} has strides .* a contiguous copy"):
+        plan.run(**arrays, pool=kda.StatePool(**slots))
 
 
 def test_slots_must_be_contiguous_and_asked_for(pooled, small_plan):

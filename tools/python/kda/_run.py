@@ -70,17 +70,31 @@ def _contiguous(name: str, seen: View) -> None:
 
 def _table(name: str, seen: View) -> _abi.IndexTable:
     shape, strides = seen.shape, seen.strides
-    if shape is None or len(shape) == 1:
-        stride = strides[0] if strides else 0
-        return _abi.IndexTable(seen.pointer, 1, stride)
-    if strides and shape[1] > 1 and strides[1] != 1:
+    columns = 1 if shape is None or len(shape) == 1 else shape[1]
+    if shape is None or strides is None:
+        return _abi.IndexTable(seen.pointer, columns, 0)
+    if columns > 1 and strides[1] != 1:
         raise ValueError(f"{name} has strides {list(strides)}; its rows must be contiguous")
-    return _abi.IndexTable(seen.pointer, shape[1], strides[0] if strides else 0)
+    if shape[0] > 1 and strides[0] == 0:  # which the library takes for contiguous
+        raise ValueError(
+            f"{name} has strides {list(strides)}; each sequence needs a row of its own, so pass a "
+            "contiguous copy"
+        )
+    return _abi.IndexTable(seen.pointer, columns, strides[0] if shape[0] > 1 else 0)
 
 
-def _layout(slots: int, stride: int, shape: Sequence[int]) -> tuple[int, int]:
-    """Slots, and elements from one to the next; of one slot no matter how many."""
-    return slots, 0 if slots == 1 else stride or math.prod(shape[1:])
+def _layout(name: str, seen: View) -> tuple[int, int]:
+    """Slots of a pool, and elements from one to the next; of one slot no matter how many."""
+    assert seen.shape is not None
+    slots, slot = seen.shape[0], math.prod(seen.shape[1:])
+    if slots == 1 or seen.strides is None:
+        return slots, 0 if slots == 1 else slot
+    if seen.strides[0] < slot:  # 0 the library takes for contiguous
+        raise ValueError(
+            f"{name} has strides {list(seen.strides)}, so its slots overlap; the first must be {slot} "
+            "or more"
+        )
+    return slots, seen.strides[0]
 
 
 def forward_of(
@@ -188,13 +202,13 @@ def forward_of(
             _want(name, found, (found.shape[0], p.value_heads, *dims))
             inside = found.strides[1:] if found.strides else None
             _contiguous(name, found._replace(shape=found.shape[1:], strides=inside))
-            slots, stride = found.shape[0], found.strides[0] if found.strides else 0
-            if laid_out is not None and laid_out != _layout(slots, stride, found.shape):
+            slots, stride = _layout(name, found)
+            if laid_out not in (None, (slots, stride)):
                 raise ValueError(
                     f"{name} has {slots} slots, a stride of {stride}, and is not laid out as "
                     f"initial_state, with {raw.pool.slots} and {raw.pool.stride}; both are one pool's"
                 )
-            laid_out = _layout(slots, stride, found.shape)
+            laid_out = slots, stride
             raw.pool.slots, raw.pool.stride = slots, stride
 
     if pool is not None:
@@ -209,7 +223,11 @@ def forward_of(
                     f"{field} has shape {list(found.shape)}; it needs a row for each of "
                     f"{raw.sequences} sequences"
                 )
-            if field in ("indices", "checkpoints"):
+            is_table = field in ("indices", "checkpoints")
+            if found.shape is not None and len(found.shape) not in ((1, 2) if is_table else (1,)):
+                wanted = "[N] or [N, columns]" if is_table else "[N]"
+                raise ValueError(f"{field} has shape {list(found.shape)}; it is {wanted}")
+            if is_table:
                 setattr(raw.pool, field, _table(field, found))
             else:
                 _contiguous(field, found)
