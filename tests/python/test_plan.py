@@ -90,6 +90,89 @@ def test_a_refusal_names_the_field_and_its_value(problem, kind, word):
         kda.supports(problem, kda.Options(target="sm_90a"))
 
 
+# The bug: make_all raised for one problem that fits no field, and a scale that is zero in 32 bits was
+# the default.
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"heads": 2**32 + 16}, r"heads = 4294967312; it must be in -2147483648\.\.2147483647"),
+        ({"max_tokens": 2**64 + 64}, r"max_tokens = 18446744073709551680; .*9223372036854775807"),
+        ({"max_sequences": -(2**31) - 1}, "max_sequences = -2147483649; it must be in"),
+        ({"checkpoint_tokens": 2**32}, "checkpoint_tokens = 4294967296; it must be in"),
+        ({"wy_chunk": 2**32}, "wy_chunk = 4294967296; it must be in"),
+        ({"scale": 1e39}, "scale = 1e[+]39; its 32 bits reach from -3.4e38 to 3.4e38"),
+        ({"scale": 10**400}, "scale = 10000.*; it is past every float"),
+        ({"scale": 1e-50}, "scale = 1e-50; its 32 bits make that 0, so pass 0 or 1.2e-38 or more"),
+        ({"lower_bound": -1e-50}, "lower_bound = -1e-50; its 32 bits make that 0"),
+    ],
+)
+def test_a_problem_fits_its_fields(fields, words):
+    here = kda.Options(target="sm_90a", strategy="recurrent")
+    good = kda.Problem(heads=1, max_tokens=1)
+    bad = dataclasses.replace(good, **fields)
+    for call in (kda.Plan, kda.supports):
+        with pytest.raises(kda.InvalidProblem, match=words):
+            call(bad, here)
+    plans = kda.Plan.make_all([bad, good, bad], here)
+    assert [type(x) for x in plans] == [kda.InvalidProblem, kda.Plan, kda.InvalidProblem]
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"device": 2**32 - 1}, r"device = 4294967295; it must be in -2147483648\.\.2147483647"),
+        ({"stream": -1}, r"stream = -1; it must be in 0\.\.18446744073709551615"),
+        ({"target": "h200\0x"}, r"target = 'h200\\x00x' has a null character"),
+        ({"strategy": "recurrent\0"}, "strategy = .* has a null character"),
+        ({"tuning": "\0"}, "tuning = .* has a null character"),
+        ({"cache_dir": b"/tmp/\0x"}, "cache_dir = .* has a null character"),
+        ({"target": "\udcff"}, "is not known; known are"),
+    ],
+)
+def test_options_fit_their_fields(fields, words):
+    problem = kda.Problem(heads=1, max_tokens=1)
+    options = kda.Options(**{"target": "sm_90a", **fields})
+    for call in (kda.Plan, kda.supports):
+        with pytest.raises(kda.InvalidArgument, match=words):
+            call(problem, options)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"heads": 2.0}, "heads = 2.0 is not an integer"),
+        ({"max_tokens": "64"}, "max_tokens = '64' is not an integer"),
+        ({"max_sequences": None}, "max_sequences = None is not an integer"),
+        ({"scale": "1"}, "scale = '1' is not a number"),
+        ({"lower_bound": None}, "lower_bound = None is not a number"),
+        ({"varlen": "no"}, "varlen = 'no' is not a bool"),
+        ({"final_state": 0.5}, "final_state = 0.5 is not a bool"),
+        ({"device": 0.0}, "device = 0.0 is not an integer"),
+        ({"time_limit_seconds": "5"}, "time_limit_seconds = '5' is not a number"),
+        ({"target": 90}, "target = 90 is not a str or a path"),
+        ({"cache_dir": 5}, "cache_dir = 5 is not a str or a path"),
+    ],
+)
+def test_a_value_of_another_type_is_named(given, words):
+    fields = {"heads": 1, "max_tokens": 1}
+    options = {"target": "sm_90a"}
+    for name, value in given.items():
+        (options if hasattr(kda.Options, name) else fields)[name] = value
+    with pytest.raises(TypeError, match=words):
+        kda.Plan(kda.Problem(**fields), kda.Options(**options))
+
+
+def test_numbers_may_be_of_other_kinds():
+    class Number:
+        def __index__(self):
+            return 3
+
+    problem = kda.Problem(heads=Number(), max_tokens=True, varlen=1, scale=2, qkv_type=0)
+    plan = kda.Plan(problem, kda.Options(target="sm_90a", strategy=None, stream=None))
+    seen = plan.problem
+    assert (seen.heads, seen.max_tokens, seen.varlen, seen.scale) == (3, 1, True, 2.0)
+
+
 def test_supports_compiles_nothing():
     problem = kda.Problem(heads=4, max_tokens=1024)
     assert kda.supports(problem, kda.Options(target="sm_89"))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import operator
-import os
 import sys
 from typing import Any, Iterable, Mapping, NoReturn, Optional
 
 from kda import _abi, errors
+from kda._fields import fill
 from kda._library import load_packaged_nvrtc
 from kda._run import (
     StatePool,
@@ -28,59 +27,20 @@ __all__ = ["Plan", "supports"]
 _NO_STREAMS: Mapping[int, str] = {}
 
 
-def _names_of(raw: ctypes.Structure) -> list[str]:
-    """Its fields but for struct_size, which the library fills in."""
-    return [field[0] for field in raw._fields_[1:]]
-
-
-def _fill(raw: ctypes.Structure, given: Any) -> None:
-    """Each field but struct_size; ctypes itself keeps only the bits of an integer that fit."""
-    for field, kind in raw._fields_[1:]:
-        value = getattr(given, field)
-        if kind is ctypes.c_char_p:
-            value = _word(field, value)
-        elif kind in _BITS:
-            value = _integer(field, value, _BITS[kind])
-        setattr(raw, field, value)
-
-
-_BITS = {ctypes.c_int32: 32, ctypes.c_int64: 64}
-
-
-def _integer(field: str, value: Any, bits: int) -> int:
-    if not isinstance(value, int) and not hasattr(value, "__index__"):
-        raise TypeError(f"{field} = {value!r} is not an integer")
-    number = operator.index(value)
-    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    if not least <= number <= most:
-        raise ValueError(f"{field} = {number}; it must be in {least}..{most}")
-    return number
-
-
-def _word(field: str, value: Any) -> Optional[bytes]:
-    """Text or a path; a file's name may be of any bytes.  None where it is empty."""
-    if not isinstance(value, (str, bytes, os.PathLike)):
-        raise TypeError(f"{field} = {value!r} is not a str or a path")
-    word = os.fsencode(value)
-    if b"\0" in word:
-        raise ValueError(f"{field} = {value!r} has a null character, where C would end it")
-    return word or None
-
-
 def _problem_of(problem: Problem) -> _abi.Problem:
     raw = _abi.problem()
-    _fill(raw, problem)
+    fill(raw, problem, errors.InvalidProblem)
     return raw
 
 
 def _options_of(options: Options) -> _abi.Options:
     raw = _abi.options()
-    _fill(raw, options)
+    fill(raw, options, errors.InvalidArgument)
     return raw
 
 
 def _plain(raw: _abi.Problem) -> Problem:
-    return Problem(**{field: getattr(raw, field) for field in _names_of(raw)})
+    return Problem(**{field[0]: getattr(raw, field[0]) for field in raw._fields_[1:]})
 
 
 def supports(problem: Problem, options: Options = Options()) -> bool:
@@ -95,11 +55,24 @@ def supports(problem: Problem, options: Options = Options()) -> bool:
     return True
 
 
+def _raw_or_reason(problem: Problem) -> _abi.Problem | errors.Error:
+    try:
+        return _problem_of(problem)
+    except errors.InvalidProblem as error:
+        return error.with_traceback(None)  # whose frames would live as long as it
+
+
 def _made_once(problems: list[Problem], options: Options) -> list[int | errors.Error]:
-    lib, count = _abi.library(), len(problems)
+    read = [_raw_or_reason(problem) for problem in problems]
+    raws = [raw for raw in read if isinstance(raw, _abi.Problem)]
+    made = iter(_made_of(raws, options))
+    return [x if isinstance(x, errors.Error) else next(made) for x in read]
+
+
+def _made_of(raws: list[_abi.Problem], options: Options) -> list[int | errors.Error]:
+    lib, count = _abi.library(), len(raws)
     plans = (ctypes.c_void_p * count)()
     codes = (ctypes.c_int32 * count)()
-    raws = [_problem_of(problem) for problem in problems]
     pointers = (ctypes.POINTER(_abi.Problem) * count)(*(ctypes.pointer(raw) for raw in raws))
     lib.kda_plan_make_all(pointers, count, _options_of(options), plans, codes)
     made: list[int | errors.Error] = []

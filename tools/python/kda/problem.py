@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import os
 from typing import Any, TypeVar, Union
 
 __all__ = ["CacheMode", "DType", "Effort", "Gate", "Index", "Options", "Problem", "StateLayout"]
@@ -68,6 +69,8 @@ class CacheMode(enum.IntEnum):
     read_only = 2
     read_write = 3
 
+
+Directory = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 Word = TypeVar("Word", bound=enum.IntEnum)
 
@@ -182,7 +185,10 @@ class Problem:
             if type(value) is not kind:
                 object.__setattr__(self, field, _member(kind, field, value))
         for field in _FLAGS:
-            object.__setattr__(self, field, bool(getattr(self, field)))
+            value = getattr(self, field)
+            if isinstance(value, (str, bytes, float)):  # "no" is true
+                raise TypeError(f"{field} = {value!r} is not a bool")
+            object.__setattr__(self, field, bool(value))
 
 
 _FLAGS = [f.name for f in dataclasses.fields(Problem) if isinstance(f.default, bool)]
@@ -202,9 +208,9 @@ class Options:
     """Of Effort.measure, per problem; 0 is no limit."""
     stream: int = 0
     """A CUstream; Effort.measure refuses while this one is being captured."""
-    cache_dir: str = ""
+    cache_dir: Directory = ""
     """Compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache."""
-    wisdom_dir: str = ""
+    wisdom_dir: Directory = ""
     """Measurements; empty: $KDA_WISDOM_DIR, else beside the cache."""
     strategy: str = ""
     """Force the choice: "chunk", "recurrent", ...; `kda-tune list` names them."""
