@@ -250,6 +250,26 @@ def test_what_does_not_fit_is_refused(small_plan, arrays, name, replacement, wor
         small_plan.run(**arrays)
 
 
+# The bug: strides of a tensor that is one row for all tokens and heads are all 0, the library's word
+# for contiguous, so it was read, and o written, past its end.
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("name", ["q", "k", "v", "g", "beta", "o"])
+def test_a_row_for_all_tokens_and_heads_is_refused(small_plan, arrays, name, apart):
+    if apart:
+        del arrays["sequences"]
+        for each in ("q", "k", "v", "g", "beta", "o"):
+            shape = arrays[each].__cuda_array_interface__["shape"]
+            arrays[each].__cuda_array_interface__["shape"] = (3, 8, *shape[1:])
+    interface = arrays[name].__cuda_array_interface__
+    zeros = (0,) * (3 if apart else 2)
+    interface["strides"] = zeros if name == "beta" else (*zeros, 2)
+    with pytest.raises(ValueError, match=f"{name} has strides .* pass a contiguous copy"):
+        small_plan.run(**arrays)
+    interface["strides"] = (*zeros[1:], 64) if name == "beta" else (*zeros[1:], 64, 2)
+    with pytest.raises(kda.InvalidArgument, match=f"{name}_strides"):  # the library's own
+        small_plan.run(**arrays)
+
+
 def test_sequences_may_lie_apart(small_plan, arrays):
     del arrays["sequences"]
     for name in ("q", "k", "v", "g", "beta", "o"):

@@ -53,6 +53,11 @@ def _strides(name: str, seen: View, channels: bool) -> _abi.Strides:
                 f"{name} has strides {list(strides)}; its last dimension must be contiguous"
             )
         shape, strides = shape[:-1], strides[:-1]
+    if math.prod(shape) > 1 and not any(strides):  # which the library takes for contiguous
+        raise ValueError(
+            f"{name} has strides {list(seen.strides)}, one row for all tokens and heads; pass a "
+            "contiguous copy"
+        )
     if len(shape) == 2:
         return _abi.Strides(0, *strides)
     return _abi.Strides(*strides)
