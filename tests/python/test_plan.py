@@ -329,6 +329,47 @@ def test_packed_sequences(arrays):
         plan.run(**arrays, cu_seqlens=Array((4,), "<i4"))
 
 
+# The bug: sequences, streams and addresses were cut to the bits of their fields, and sequences = 0
+# of tokens in one row was 1.
+@pytest.mark.parametrize(
+    "name, value, kind, words",
+    [
+        ("sequences", 2**32 + 3, ValueError, "sequences = 4294967299; it must be in -2147483648"),
+        ("sequences", 0, ValueError, r"sequences = 0; the plan takes 1\.\.max_sequences = 4"),
+        ("sequences", 3.0, TypeError, "sequences = 3.0 is not an integer"),
+        ("stream", -1, ValueError, r"stream = -1; it must be in 0\.\.18446744073709551615"),
+        ("stream", 2**64 + 7, ValueError, "stream = 18446744073709551623; it must be in 0"),
+        ("workspace", 2**64 + 2**20, ValueError, "workspace = 18446744073710600192; it must be"),
+        ("beta", 2**64 + 2**20, ValueError, "beta = 18446744073710600192; it must be in 0"),
+        ("o", -256, ValueError, "o = -256; it must be in 0"),
+    ],
+)
+def test_the_numbers_of_a_run_fit_their_fields(small_plan, arrays, name, value, kind, words):
+    if value == 0:  # of no sequence's states
+        arrays.update(initial_state=1 << 40, final_state=1 << 40)
+    with pytest.raises(kind, match=words):
+        small_plan.run(**{**arrays, name: value})
+
+
+# The bug: sequences beside cu_seqlens was ignored, and a cu_seqlens of two dimensions taken for its
+# first row.
+def test_packed_sequences_are_as_many_as_cu_seqlens_says(arrays):
+    problem = kda.Problem(heads=2, value_heads=4, key_dim=64, value_dim=32, max_tokens=64,
+                          max_sequences=4, varlen=True, initial_state=True,
+                          final_state=True)  # fmt: skip
+    plan = kda.Plan(problem, kda.Options(target="sm_90a", strategy="recurrent"))
+    for sequences in (3, None):
+        with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+            plan.run(**{**arrays, "sequences": sequences}, cu_seqlens=Array((4,), "<i8"))
+    words = r"sequences = 2, and cu_seqlens has the shape \[4\], of 3 sequences; leave sequences out"
+    with pytest.raises(ValueError, match=words):
+        plan.run(**{**arrays, "sequences": 2}, cu_seqlens=Array((4,), "<i8"))
+    for shape in ((4, 2), ()):
+        words = rf"cu_seqlens has the shape {re.escape(str(list(shape)))}; it is \[N \+ 1\]"
+        with pytest.raises(ValueError, match=words):
+            plan.run(**arrays, cu_seqlens=Array(shape, "<i8"))
+
+
 def test_a_stream_may_be_an_int_or_an_object(small_plan, arrays):
     class Torch:
         cuda_stream = 7

@@ -10,12 +10,13 @@ from typing import Any, Optional
 
 from kda import errors
 
-__all__ = ["fill"]
+__all__ = ["fill", "whole"]
 
 _FLOATS = (ctypes.c_float, ctypes.c_double)
 
 
-def _whole(field: str, kind: Any, value: Any, refusal: type[errors.Error]) -> int:
+def whole(field: str, kind: Any, value: Any, refusal: type[errors.Error]) -> int:
+    """The value as an int of that C type."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -67,5 +68,5 @@ def fill(raw: ctypes.Structure, given: Any, refusal: type[errors.Error]) -> None
         elif kind in _FLOATS:
             value = _real(field, kind, value, refusal)
         elif not (value is None and kind is ctypes.c_void_p):
-            value = _whole(field, kind, value, refusal)
+            value = whole(field, kind, value, refusal)
         setattr(raw, field, value)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import math
 import sys
 from typing import Any, Optional, Sequence
 
-from kda import _abi
+from kda import _abi, errors
+from kda._fields import whole
 from kda._streams import known_as
 from kda.problem import Problem, StateLayout
 from kda.tensors import View, stream_named, stream_of_interface, view
@@ -144,6 +146,8 @@ def forward_of(
         raise TypeError("q is an address; a run takes its size from q, so q must be a tensor")
     if len(q.shape) not in (3, 4):
         raise ValueError(f"q has the shape {list(q.shape)}; it is [T, H, K] or [N, T / N, H, K]")
+    if sequences is not None:
+        sequences = whole("sequences", ctypes.c_int32, sequences, errors.InvalidArgument)
     outer = q.shape[:-2]
     raw.tokens = outer[0] if len(outer) == 1 else outer[0] * outer[1]
     if cu_seqlens is not None:
@@ -155,14 +159,25 @@ def forward_of(
             raise ValueError(
                 f"q has the shape {list(q.shape)}; with cu_seqlens it is packed, N = 1"
             )
-        raw.sequences = cu.shape[0] - 1 if cu.shape is not None else sequences or 1
+        packed = 1 if sequences is None else sequences
+        if cu.shape is not None:
+            if len(cu.shape) != 1:
+                raise ValueError(f"cu_seqlens has the shape {list(cu.shape)}; it is [N + 1]")
+            packed = cu.shape[0] - 1
+            if sequences not in (None, packed):
+                raise ValueError(
+                    f"sequences = {sequences}, and cu_seqlens has the shape {list(cu.shape)}, of "
+                    f"{packed} sequences; leave sequences out"
+                )
+        raw.sequences = packed
     else:
         if len(outer) == 2 and sequences not in (None, outer[0]):
             raise ValueError(
                 f"sequences = {sequences}, and q has the shape {list(q.shape)}, {outer[0]} "
                 "sequences apart; leave sequences out, or give the tokens as [T, ...]"
             )
-        raw.sequences = sequences or (outer[0] if len(outer) == 2 else 1)
+        apart = outer[0] if len(outer) == 2 else 1
+        raw.sequences = apart if sequences is None else sequences
 
     for name, dims in inner.items():
         found = q if name == "q" else seen(name, tensors[name])
@@ -303,7 +318,7 @@ def stream_of(stream: Any, tensor: Any) -> Optional[int]:
         current: int = sys.modules["torch"]._C._cuda_getCurrentRawStream(tensor.get_device())
         return current
     if isinstance(stream, int):
-        return known_as(stream)
+        return known_as(whole("stream", ctypes.c_void_p, stream, errors.InvalidArgument))
     if hasattr(stream, "__cuda_stream__"):
         protocol = stream.__cuda_stream__
         return known_as(int((protocol() if callable(protocol) else protocol)[1]))
@@ -353,8 +368,9 @@ def workspace_of(
         else:
             workspace = torch.empty(needed, dtype=torch.uint8, device=tensor.device)
         return workspace.data_ptr(), needed, workspace, None
-    if isinstance(workspace, int):
-        return workspace, needed, None, None  # the caller's word
+    if isinstance(workspace, int):  # the caller's word
+        address = whole("workspace", ctypes.c_void_p, workspace, errors.InvalidArgument)
+        return address, needed, None, None
     if _is_torch(workspace):
         size = workspace.numel() * workspace.element_size()
         return workspace.data_ptr(), size, workspace, None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Mapping, NamedTuple, Optional
 
+from kda import errors
+from kda._fields import whole
 from kda._streams import known_as
 from kda.problem import DType, Index
 
@@ -153,7 +155,8 @@ def view(name: str, tensor: Any, stream: int = 0) -> View:
     of its own, View.stream, and the caller is the one to put its work before.
     """
     if type(tensor) is int:
-        return View(tensor, None, None, "", None)
+        address = whole(name, ctypes.c_void_p, tensor, errors.InvalidArgument)
+        return View(address, None, None, "", None)
     if _has_memory_of_torch(tensor):
         return _of_torch(name, tensor)
     interface = _interface_of(tensor)
