@@ -1,6 +1,8 @@
 """The calls of other libraries: their signatures, and everything they refuse.  No GPU."""
 
+import ctypes
 import inspect
+import math
 import os
 import subprocess
 import sys
@@ -308,6 +310,14 @@ def test_only_what_the_library_would_refuse_is_copied():
 def test_zero_means_zero_and_not_the_default():
     assert 0 < _call.scale_of(0) < 1e-30 and _call.scale_of(2) == 2
     assert -1e-30 < _call.lower_bound_of(0) < 0 and _call.lower_bound_of(-4) == -4
+    assert math.isnan(_call.scale_of(math.nan))
+
+
+# The bug: a scale that is zero in 32 bits came as the library's zero, 1 / sqrt(K).
+@pytest.mark.parametrize("scale", [1e-50, -1e-50, 5e-324])
+def test_what_rounds_to_zero_means_zero_too(scale):
+    assert ctypes.c_float(_call.scale_of(scale)).value > 0
+    assert ctypes.c_float(_call.lower_bound_of(scale)).value < 0
 
 
 def test_kda_torch_is_reached_through_kda():

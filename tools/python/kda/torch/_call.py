@@ -49,13 +49,16 @@ _LEAST = torch.finfo(torch.float32).tiny
 
 
 def scale_of(scale: float) -> float:
-    """A caller's scale as Problem.scale, whose zero means the default: results still vanish."""
-    return float(scale) or _LEAST
+    """A caller's scale as Problem.scale, whose zero means the default: results still vanish.
+
+    What 32 bits would make zero is one too.
+    """
+    return _LEAST if abs(scale) < _LEAST else float(scale)
 
 
 def lower_bound_of(lower_bound: float) -> float:
     """A caller's bound as Problem.lower_bound, which is below zero; at zero nothing decays."""
-    return float(lower_bound) or -_LEAST
+    return -_LEAST if abs(lower_bound) < _LEAST else float(lower_bound)
 
 
 class Rule(NamedTuple):
