@@ -81,6 +81,15 @@ TABLE = torch.zeros(2, 3, dtype=torch.int32)
             (TWO, None, None, None),
             (),
         ),
+        # The bug: the distance 0 was the library's word for contiguous slots, so that states were
+        # read and written past the pool's end.
+        (
+            ValueError,
+            "one slot's memory for all; each slot needs its own",
+            POOL[:1].expand(5, -1, -1, -1),
+            (TWO, None, None, None),
+            (),
+        ),
         (
             ValueError,
             "each slot must be contiguous",

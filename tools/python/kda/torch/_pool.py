@@ -87,6 +87,11 @@ def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -
         raise ValueError(
             f"the state pool has strides {list(pool.stride())}; each slot must be contiguous"
         )
+    if pool.shape[0] > 1 and pool.stride(0) == 0:  # which the library takes for contiguous
+        raise ValueError(
+            f"the state pool has strides {list(pool.stride())}, one slot's memory for all; each slot "
+            "needs its own"
+        )
     check_slots(slots, pool.device, states[0])
     choose = slots.num_accepted_tokens is not None and slots.initial_indices is not None
     if choose and slots.indices.shape[1] == 1:
