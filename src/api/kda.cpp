@@ -24,7 +24,13 @@ Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
 Result<Plan> Plan::make(const Problem& problem, const Options& options) {
-  return std::move(make_all({&problem, 1}, options).front());
+  try {
+    plan::Made made = std::move(plan::make_all({&problem, 1}, options).front());
+    if (!made) return made.status();
+    return Plan(*std::move(made));
+  } catch (const std::exception& error) {  // make_all() may not even have room to say so
+    return unexpected(error);
+  }
 }
 
 std::vector<Result<Plan>> Plan::make_all(std::span<const Problem> problems,

@@ -85,6 +85,11 @@ TEST_CASE("where there is no memory a C++ call fails, too") {
   }
   CHECK(status.code() == Code::device_error);
   CHECK_THAT(status.message(), contains("the host refused memory"));
+  {
+    const WithoutMemory here;
+    status = Plan::make(problem, options).status();
+  }
+  CHECK(status.code() == Code::device_error);
 }
 
 TEST_CASE("apart: a call fails and another one at exit", "[.]") {

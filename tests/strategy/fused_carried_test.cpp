@@ -156,8 +156,8 @@ TEST_CASE("of gates that forget within two chunks factors of eight are kept", "[
   CHECK(kept(GatePattern::mixed) == std::vector<bool>{true, true, true, true, true});
 }
 
-// Else chains would go one after another, and be as right.  The second segment's state is known
-// after a first turn, and nobody waits for the last one's.
+// Else chains would go one after another, and be as right.  What comes into the third segment is
+// known after the second one's first turn, and nobody waits for what the last one leaves.
 TEST_CASE("T is found behind ends at which much is left, and there alone", "[gpu][carried]") {
   if (!on_device()) return;
   const Gpu gpu;

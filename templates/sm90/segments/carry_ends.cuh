@@ -66,8 +66,9 @@ class Ends {
     }
     return {any_of_block((any & 1) != 0), any_of_block((any & abi::segments::much_left) != 0)};
   }
-  // Whether T makes what is left at the end known sooner: of the second segment it is after a turn
-  // that follows its neighbour's first, and nobody waits for that of the last one.
+  // Whether T makes what is left at the end known sooner: of the third segment it is after one turn
+  // behind the second one's first, as into that nothing but S_local comes, and nobody waits for
+  // that of the last one.
   KDA_DEVICE bool is_sooner_by_transition() const { return index_ > 2 && !last_; }
   // Whether all turns of the segment before, when they are over, have left something.
   KDA_DEVICE bool is_left_before() const {
