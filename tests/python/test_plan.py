@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import gc
+import math
 import os
 import pickle
 import re
@@ -11,7 +12,7 @@ import sys
 import threading
 
 import pytest
-from support import ROOT, Array
+from support import ROOT, Array, Exporter
 
 import kda
 from kda import _abi
@@ -386,6 +387,48 @@ def test_a_stream_may_be_an_int_or_an_object(small_plan, arrays):
             small_plan.run(**arrays, stream=stream)
     with pytest.raises(TypeError, match="stream is a str"):
         small_plan.run(**arrays, stream="7")
+
+
+class OnGpu:
+    """What kda asks of a torch tensor."""
+
+    is_cuda, dtype = True, "torch.bfloat16"
+
+    def __init__(self, shape, index):
+        self.shape, self.get_device = shape, lambda: index
+
+    def data_ptr(self):
+        return 1 << 40
+
+    def stride(self):
+        return tuple(math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
+
+
+# The bug: kernels of q's device were given the addresses of another one's memory.
+def test_tensors_are_on_one_device(small_plan, arrays):
+    together = {"q": OnGpu((24, 2, 64), 1), "k": OnGpu((24, 2, 64), 1), "A_log": 1 << 41}
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        small_plan.run(**{**arrays, **together})
+    words = "beta is on the CUDA device 0 and q on 1; they must be together"
+    for beta in (OnGpu((24, 4), 0), Exporter((24, 4), None, code=4, bits=16)):
+        with pytest.raises(ValueError, match=words):
+            small_plan.run(**{**arrays, **together, "beta": beta})
+    managed = Exporter((24, 4), None, code=4, bits=16, device=13)
+    with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+        small_plan.run(**{**arrays, **together, "beta": managed})
+
+
+# The bug: of a workspace that is not contiguous its elements were counted, so kernels wrote between
+# them, or past its end where one element stands for many.
+@pytest.mark.parametrize("strides", [(0,), (2,)])
+def test_a_workspace_is_contiguous(small_plan, arrays, strides):
+    for fitting in (None, (1,)):
+        arrays["workspace"] = Array((1 << 16,), "|u1", strides=fitting)
+        with pytest.raises(kda.Unsupported, match=REFUSES_TO_RUN):
+            small_plan.run(**arrays)
+    arrays["workspace"] = Array((1 << 16,), "|u1", strides=strides)
+    with pytest.raises(ValueError, match="workspace has strides .* it must be contiguous"):
+        small_plan.run(**arrays)
 
 
 @pytest.fixture

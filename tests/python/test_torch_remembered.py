@@ -553,6 +553,29 @@ def test_a_workspace_is_of_the_device_of_its_run(plan_with_workspace, viewed, mo
     assert device.seen == [("a fast allocation on 1", "torch's"), ("a launch on 1", 71)]
 
 
+# The bug: memory of the host, of another GPU or between other elements was written as the workspace.
+def test_a_workspace_of_torch_is_what_the_run_can_write(small_plan, viewed, monkeypatch):
+    class OnFirst(OnDevice):
+        device = torch.device("cuda", 0)
+
+        def get_device(self):
+            return 0
+
+    Device(monkeypatch, current=1)
+    memory = torch.zeros(1 << 16, dtype=torch.uint8)
+    run_on_device(small_plan, workspace=memory)
+    x = {n: y.as_subclass(OnDevice) if torch.is_tensor(y) else y for n, y in run_of().items()}
+    for workspace, words in (
+        (memory, "workspace is on cpu; kda needs CUDA memory"),
+        (memory.as_subclass(OnFirst), "workspace is on cuda:0 and q on cuda:1"),
+        (memory[::2].as_subclass(OnDevice), r"workspace has strides \[2\]; it must be contiguous"),
+        (memory[:1].expand(64).as_subclass(OnDevice), r"workspace has strides \[0\]"),
+    ):
+        for _ in range(2):
+            with pytest.raises(ValueError, match=words):
+                small_plan.run(**{**x, "workspace": workspace})
+
+
 @pytest.mark.parametrize(
     "changed, words",
     [

@@ -65,10 +65,10 @@ def _strides(name: str, seen: View, channels: bool) -> _abi.Strides:
     return _abi.Strides(*strides)
 
 
-def _contiguous(name: str, seen: View) -> None:
+def _contiguous(name: str, seen: View, element: int = 1) -> None:
     if seen.strides is None or seen.shape is None:
         return
-    expected = 1
+    expected = element
     for size, stride in zip(reversed(seen.shape), reversed(seen.strides)):
         if size > 1 and stride != expected:
             raise ValueError(f"{name} has strides {list(seen.strides)}; it must be contiguous")
@@ -123,10 +123,19 @@ def forward_of(
     raw = _abi.forward()
     keep: list[View] = []
     streams: dict[int, str] = {}
+    at: dict[int, str] = {}  # CUDA devices
 
     def seen(name: str, tensor: Any) -> View:
         found = view(name, tensor, stream)
         keep.append(found)
+        if found.device is not None:
+            at.setdefault(found.device, name)
+            if len(at) > 1:
+                (device, first), *_ = at.items()
+                raise ValueError(
+                    f"{name} is on the CUDA device {found.device} and {first} on {device}; they must "
+                    "be together"
+                )
         if found.stream is not None:
             streams.setdefault(found.stream, name)
         return found
@@ -342,6 +351,17 @@ def _workspace_on(queue: int, needed: int, device: Any) -> Any:
         return torch.empty(needed, dtype=torch.uint8, device=device)
 
 
+def _want_workspace_of_torch(workspace: Any, tensor: Any) -> None:
+    if not workspace.is_cuda:
+        raise ValueError(f"workspace is on {workspace.device}; kda needs CUDA memory")
+    if _is_torch(tensor) and workspace.get_device() != tensor.get_device():
+        raise ValueError(
+            f"workspace is on {workspace.device} and q on {tensor.device}; they must be together"
+        )
+    if not workspace.is_contiguous():
+        raise ValueError(f"workspace has strides {list(workspace.stride())}; it must be contiguous")
+
+
 def workspace_of(
     workspace: Any, needed: int, tensor: Any, queue: int
 ) -> tuple[int, int, Any, Optional[int]]:
@@ -372,13 +392,16 @@ def workspace_of(
         address = whole("workspace", ctypes.c_void_p, workspace, errors.InvalidArgument)
         return address, needed, None, None
     if _is_torch(workspace):
+        _want_workspace_of_torch(workspace, tensor)
         size = workspace.numel() * workspace.element_size()
         return workspace.data_ptr(), size, workspace, None
     if hasattr(workspace, "__cuda_array_interface__"):
         interface = workspace.__cuda_array_interface__
-        size = int(interface["typestr"][2:])
-        for extent in interface["shape"]:
-            size *= extent
+        strides = interface.get("strides")
+        element = int(interface["typestr"][2:])
+        size = element * math.prod(interface["shape"])
+        seen = View(0, tuple(interface["shape"]), strides, "", None)
+        _contiguous("workspace", seen, element)
         stream = stream_of_interface("workspace", interface)
         return interface["data"][0], size, workspace, stream
     raise TypeError(

@@ -46,6 +46,7 @@ class View(NamedTuple):
     type: str  # a name of DType or Index; "": not said
     keep: Any
     stream: Optional[int] = None  # whose work so far must be done first; None: it is, or is seen to
+    device: Optional[int] = None  # CUDA ordinal; None: not said
 
     def is_a(self, wanted: DType | Index) -> bool:
         return self.type in ("", wanted.name)
@@ -77,7 +78,8 @@ def _of_torch(name: str, tensor: Any) -> View:
     kind = _TORCH_TYPES.get(str(tensor.dtype))
     if kind is None:
         raise ValueError(f"{name} is {tensor.dtype}; known: {', '.join(_TORCH_TYPES)}")
-    return View(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), kind, tensor)
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    return View(tensor.data_ptr(), shape, strides, kind, tensor, device=int(tensor.get_device()))
 
 
 def stream_of_interface(name: str, interface: Mapping[str, Any]) -> Optional[int]:
@@ -128,7 +130,7 @@ def _of_interface(name: str, tensor: Any, interface: Mapping[str, Any]) -> View:
 
 
 def _of_dlpack(name: str, tensor: Any, stream: int) -> View:
-    device_type = tensor.__dlpack_device__()[0]
+    device_type, ordinal = tensor.__dlpack_device__()
     if device_type not in _DLPACK_CUDA:
         raise ValueError(
             f"{name} is on the DLPack device type {device_type}; kda reads CUDA memory"
@@ -145,7 +147,9 @@ def _of_dlpack(name: str, tensor: Any, stream: int) -> View:
         )
     shape = tuple(dl.shape[i] for i in range(dl.ndim))
     strides = tuple(dl.strides[i] for i in range(dl.ndim)) if dl.strides else None
-    return View((dl.data or 0) + dl.byte_offset, shape, strides, kind, (tensor, capsule))
+    device = int(ordinal) if device_type == _DLPACK_CUDA[0] else None  # managed memory is of all
+    pointer = (dl.data or 0) + dl.byte_offset
+    return View(pointer, shape, strides, kind, (tensor, capsule), device=device)
 
 
 def view(name: str, tensor: Any, stream: int = 0) -> View:
