@@ -252,6 +252,21 @@ def test_an_operator_of_an_empty_pool(launches):
     assert not launches
 
 
+# The bug: the operator wrote states into a tensor of any shape and strides as if it fitted.
+def test_an_operator_looks_at_its_final_state(launches):
+    x = inputs()
+    rule = (0.0, int(kda.Gate.log_decay), -5.0, False, False, False, False, False)
+    h0 = torch.zeros(3, 4, 64, 32)
+    arguments = (*x, None, None, h0, None, *rule, torch.empty_like(x[2]))
+    _ops._forward_out_cuda(*arguments, torch.zeros_like(h0))
+    _ops._forward_out_cuda(*arguments, None)
+    assert len(launches) == 2
+    for wrong in (h0[:2], torch.zeros(3, 4, 32, 64).mT, h0[:1].expand(3, -1, -1, -1), h0.to("meta")):
+        with pytest.raises(ValueError, match=r"final_state is .* it must be contiguous, \[3, 4, 64"):
+            _ops._forward_out_cuda(*arguments, wrong)
+    assert len(launches) == 2
+
+
 def test_in_place_without_indices(launches):
     x = inputs()
     state = torch.zeros(3, 4, 64, 32)

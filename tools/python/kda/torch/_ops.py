@@ -163,7 +163,11 @@ def _forward_out_cuda(*arguments: Any) -> None:
     kept = final_state if final_state is not None else t.initial_state
     rule = _rule_of(most[9:], torch.float32 if kept is None else kept.dtype)
     _tensors.check_out(o, t)  # what tracing saw may have been laid out anew since
-    _call.launch(ready_for(rule, t, final_state is not None), t, o, final_state)
+    ready = ready_for(rule, t, final_state is not None)
+    if final_state is not None:
+        assert ready.state is not None
+        _tensors.check_final_state(final_state, ready.state[0], t)
+    _call.launch(ready, t, o, final_state)
 
 
 def _nothing(*arguments: Any) -> None:

@@ -90,6 +90,16 @@ def check_out(out: Tensor, t: Tensors) -> None:
         )
 
 
+def check_final_state(state: Tensor, shape: tuple[int, ...], t: Tensors) -> None:
+    """Of the tensor that takes the states."""
+    fits = tuple(state.shape) == shape and state.device == t.q.device
+    if not fits or not state.is_contiguous():
+        raise ValueError(
+            f"final_state is {list(state.shape)} on {state.device} with strides "
+            f"{list(state.stride())}; it must be contiguous, {list(shape)} and, as q, on {t.q.device}"
+        )
+
+
 def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
     """What the library cannot see of its pointers."""
     device = t.q.device
