@@ -36,7 +36,9 @@ CarriedStates::CarriedStates(const Problem& problem, const Cut& cut,
   states_ = workspace.take(tiles * tile_bytes);
   carried_ = workspace.take(tiles * tile_bytes);
   ends_ = workspace.take(tiles * sizeof(unsigned));
-  lengths_ = workspace.take(tiles_of(looks) * 64 * sizeof(float));
+  lengths_ =
+      workspace.take(tiles_of(looks) *
+                     static_cast<std::size_t>(abi::segments::noted_floats(shape)) * sizeof(float));
   const auto image_bytes = static_cast<std::size_t>(abi::segments::transition_bytes(shape));
   transition_ = workspace.take(tiles * image_bytes);
   transition_rest_ = workspace.take(tiles * image_bytes);

@@ -157,8 +157,9 @@ class SegmentSlices {
     if (!gives_up(problem, tuning)) return;
     const int looks = tuning.segment / abi::segments::chunks_a_look;
     looks_ = workspace.take(each(2 * static_cast<int>(sizeof(int))));
-    lengths_ = workspace.take(
-        each(abi::segments::value_tiles(shape) * looks * 64 * static_cast<int>(sizeof(float))));
+    lengths_ =
+        workspace.take(each(abi::segments::value_tiles(shape) * looks *
+                            abi::segments::noted_floats(shape) * static_cast<int>(sizeof(float))));
     unsure_ = workspace.take(sizeof(unsigned));
   }
 

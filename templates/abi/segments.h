@@ -161,13 +161,19 @@ struct Segments {
 };
 
 // Giving T up early: at every so many chunks, counted from a segment's end, the walk gives up 64
-// columns of T whose Frobenius norm is below `small`, and notes how long S_local's columns are. The
-// correct stage, which knows S_begin, looks whether what those columns make of it is at most
-// `most_lost` of S_local then, each V column for itself.  Where one is longer both stages go again,
-// and give nothing up before it is nothing.
+// columns of T whose Frobenius norm is below `small`, and notes how long S_local is. The correct
+// stage, which knows S_begin, looks whether what those columns make of it is little beside S_local
+// then: each V column at most `most_lost` of it, and each key channel, as gates clear channels and
+// keep others, `most_lost_of_channel`, half of what a bf16 of it may lose.  Where it is more both
+// stages go again, and give nothing up before it is nothing.
 constexpr int chunks_a_look = 16;
 constexpr float small = 0x1p-10F;
 constexpr float most_lost = 0x1p-11F;
+constexpr float most_lost_of_channel = 0x1p-10F;
+
+// What is noted of a tile of S_local at a look: squared lengths of its 64 V columns, then of its
+// key channels by pairs of V columns, in bf16 (sm90/segments/looks.cuh).
+constexpr int noted_floats(const Shape& shape) { return 64 + 16 * chunk::factor_keys(shape); }
 
 // Whether what is given up would never have grown: keys of length 1, steps of at most 2.
 constexpr bool never_grows(const Shape& shape) {
@@ -177,16 +183,16 @@ constexpr bool never_grows(const Shape& shape) {
 
 struct GivenUp {
   int* looks = nullptr;  // [slots, HV, 2] at which those columns of T were given up; -1: at none
-  // [slots, HV, value_tiles, chunks a segment / chunks_a_look, 64] squared lengths of S_local's
-  // columns.
+  // [slots, HV, value_tiles, chunks a segment / chunks_a_look, noted_floats]
   float* lengths = nullptr;
   unsigned* unsure = nullptr;  // not 0 where more would be lost than may be
   bool again = false;          // the kernel is at work where that is so
 };
 
 // Without T: what the state before a segment becomes in it, the same chain with v = 0, adds its own
-// to o, and ends where each V column is at most `most_lost` of S_local's.  Looks at that come after
-// so many chunks: strong gates forget in one or two, weak ones in some 50 to 110 of 32 tokens.
+// to o, and ends where each V column and key channel is as little beside S_local's.  Looks at
+// that come after so many chunks: strong gates forget in one or two, weak ones in some 50 to 110 of
+// 32 tokens.
 constexpr bool is_carry_look(int gone) {
   return gone == 1 || gone == 2 || gone == 4 || (gone <= 128 && gone % 8 == 0) || gone % 32 == 0;
 }
@@ -206,7 +212,7 @@ static_assert(carry_look_at(160) == carry_look_at(128) + 1);
 // What that leaves and reads.
 struct Carried {
   float* states = nullptr;   // as Segments::states: what is left of it at the segment's end
-  float* lengths = nullptr;  // [slots, HV, value_tiles, carry_looks, 64] squared, of S_local
+  float* lengths = nullptr;  // [slots, HV, value_tiles, carry_looks, noted_floats]
   unsigned* ends = nullptr;  // [slots, HV, value_tiles]
   // Of each later segment's factors those of so many first chunks alone are there, of unscaled o
   // (abi::fused::Kept); 0: all, by chunk slots.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "problem/shape.hpp"
 #include "strategy/segments.hpp"
 #include "support/one_run.hpp"
+#include "support/open_channel.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
 #include "support/spoilt_column.hpp"
@@ -377,6 +379,24 @@ TEST_CASE("what is carried ends beside columns that have none", "[gpu][carried]"
   }
   CHECK(left == 3 * 2 * 2);  // segments between the first and the last, heads, tiles
   CHECK(much == 2 * 2);      // those of the second, as what later ones begin with is all carried
+}
+
+// The bug: what was carried ended where it was little beside each V column of what had been written
+// since, in other channels, too; once gates had cleared these nothing was left of the state.
+TEST_CASE("a channel that stays open is carried beside others", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  const int segments_of[] = {2, 3, 5, 20};
+  for (std::size_t i = 0; i < std::size(kTunings); ++i) {
+    const OpenChannel input(segments_of[i], std::int64_t{40} * 32);
+    INFO(kTunings[i]);
+    const auto plan =
+        Plan::make(input.trial().problem, {.strategy = "segments", .tuning = kTunings[i]});
+    REQUIRE(plan);
+    Rig rig(gpu, input.trial(), input.tensors());
+    CHECK(rig.run(*plan) == "");
+    input.check(rig.outputs());
+  }
 }
 
 TEST_CASE("an infinite state is carried to the end", "[gpu][carried]") {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "problem/shape.hpp"
 #include "strategy/by_gates.hpp"
 #include "support/one_run.hpp"
+#include "support/open_channel.hpp"
 #include "support/rig.hpp"
 #include "support/spoilt_column.hpp"
 #include "support/trials.hpp"
@@ -216,6 +218,22 @@ TEST_CASE("what is much at a segment's end goes on by T of any size", "[gpu][car
     }
   }
   check_on_device("T of any size", trials, {{"by_gates", kPairs[0]}, {"by_gates", kPairs[1]}});
+}
+
+// The bug: as of segments beside prepare (carried_test.cpp), what was carried ended where it was
+// little beside other channels.
+TEST_CASE("a channel that stays open is carried by pairs", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  const int segments_of[] = {2, 5};
+  for (std::size_t i = 0; i < std::size(kPairs); ++i) {
+    const OpenChannel input(segments_of[i], std::int64_t{40} * 32);
+    INFO(kPairs[i]);
+    const Plan plan = plan_of(input.trial(), "by_gates", kPairs[i]);
+    Rig rig(gpu, input.trial(), input.tensors());
+    CHECK(rig.run(plan) == "");
+    input.check(rig.outputs());
+  }
 }
 
 TEST_CASE("an infinite state is carried to the end by pairs", "[gpu][carried]") {

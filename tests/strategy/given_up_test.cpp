@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "strategy/segments.hpp"
 #include "support/device_memory.hpp"
 #include "support/one_run.hpp"
+#include "support/open_channel.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/rig.hpp"
 #include "support/spoilt_column.hpp"
@@ -230,6 +232,22 @@ TEST_CASE("each column of V is looked at for itself", "[gpu][segments]") {
       CHECK(error < 0.1);
       CHECK(error_from(token, kColumn, one, seen.out, exact) < 1.5 * error + 1e-3);
     }
+  }
+}
+
+// The bug: what was given up was little beside each V column of S_local, in other channels, too;
+// once gates had cleared these nothing was left of the state.
+TEST_CASE("each channel is looked at for itself", "[gpu][segments]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  const std::int64_t tokens_of[] = {2048, 2048, 4096};
+  for (std::size_t i = 0; i < std::size(kTunings); ++i) {
+    const OpenChannel input(2, tokens_of[i]);
+    INFO(kTunings[i]);
+    const Seen seen = see(gpu, input.trial(), input.tensors(), kTunings[i]);
+    CHECK(seen.unsure != 0);
+    input.check(seen.out);
+    input.check(see(gpu, input.trial(), input.tensors(), kNeverGivesUp).out);
   }
 }
 

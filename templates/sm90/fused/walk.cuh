@@ -190,20 +190,13 @@ class Walk {
     const int next = abi::segments::next_carry_look(task.chunks - rows_.left());
     return next < kept_chunks() ? larger(task.chunks - next, 0) : 0;
   }
-  // How long the state's columns are there.
+  // How long the state is there.
   KDA_DEVICE void note_length(const Task& task) const {
     const int gone = task.chunks - rows_.left();
     if (gone == 0 || !abi::segments::is_carry_look(gone)) return;
-    const RowSums squares(state_.s[0], square);
     const int looks = abi::segments::carry_looks(Line::carried_chunks(args_.in));
-    const tile::Lane lane(static_cast<u32>(thread_));
-    float* to = args_.kept.lengths +
-                (static_cast<i64>(task.tile) * looks + abi::segments::carry_look_at(gone)) * 64 +
-                thread_ / 32 * 16 + lane.g;
-    if (lane.t == 0) {
-      to[0] = squares.of[0];
-      to[8] = squares.of[1];
-    }
+    const i64 at = static_cast<i64>(task.tile) * looks + abi::segments::carry_look_at(gone);
+    kda::note(state_.s[0], args_.kept.lengths + at * abi::segments::noted_floats(shape), thread_);
   }
 
   // The state after a segment, for the stage that carries it on.

@@ -45,7 +45,7 @@ struct Carry {
     const int gone = chunks - left;
     bool goes = true;
     if (looks && abi::segments::is_carry_look(gone)) {
-      goes = ptx::barrier_vote_any(1, 128, is_seen(state));
+      goes = is_seen(state, gone);
       if (!goes && stops && threadIdx.x == 0) {
         ptx::st_shared_u32(stop_of(ring), static_cast<u32>(left));
       }
@@ -59,24 +59,29 @@ struct Carry {
  private:
   // Ahead of the look: they come from the L2.
   KDA_DEVICE void fetch(int gone) const {
-    const float* from = carry_lengths_at(args, tile, abi::segments::carry_look_at(gone));
+    const float* from = noted(gone) + column_noted(static_cast<int>(threadIdx.x));
     lengths[0] = __ldcg(from);
     lengths[1] = __ldcg(from + 8);
   }
+  KDA_DEVICE const float* noted(int gone) const {
+    return carry_noted_at<shape>(args, tile, abi::segments::carry_look_at(gone));
+  }
 
-  // Whether what is carried may be seen beside S_local's columns; nor is it forgotten while it is
-  // not small beside the state before the segment, as what has been written since may be taken
-  // away again.
-  KDA_DEVICE bool is_seen(const Chain::State& state) const {
+  // Whether what is carried may be seen beside S_local, in a V column or in a channel, as gates may
+  // clear the others; nor is it forgotten while it is not small beside the state before the
+  // segment, as what has been written since may be taken away again.
+  KDA_DEVICE bool is_seen(const Chain::State& state, int gone) const {
+    if (ptx::barrier_vote_any(1, 128, has_seen_column(state))) return true;
+    const bool seen = has_seen_channel(state.s[0], noted(gone), static_cast<int>(threadIdx.x));
+    return ptx::barrier_vote_any(1, 128, seen);
+  }
+  KDA_DEVICE bool has_seen_column(const Chain::State& state) const {
     constexpr float most = abi::segments::most_lost * abi::segments::most_lost;
-    // Squares of shorter ones lose their last bits, and of longer ones may be infinite.
-    constexpr float least = 0x1p-90F;
-    constexpr float longest = 0x1p126F;
     const RowSums squares(state.s[0], square);
     bool seen = false;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      if (lengths[row] >= least && lengths[row] <= longest) {
+      if (says_something(lengths[row])) {
         seen |= !(squares.of[row] <= most * fminf(lengths[row], begun[row]));
       } else {  // unless nothing is carried into such a column
         seen |= !is_nothing(state.s[0], row);

@@ -12,8 +12,8 @@
 
 namespace kda {
 
-// Whether of this lane's two V columns T of a panel's channels makes little of S beside what
-// S_local had at a look.  t: T^T's image; noted: S_local's squared lengths then.
+// Whether of this lane's two V columns, and its key channels, T of a panel's channels makes little
+// of S beside what S_local had at a look.  t: T^T's image; noted: of S_local then.
 template <int panel>
 KDA_DEVICE bool may_be_lost(const float (&s)[keys / 8][4], u32 t, const float* noted) {
   const ptx::WgmmaTile image(t, 128, Image::panel_bytes, 1024);
@@ -36,18 +36,15 @@ KDA_DEVICE bool may_be_lost(const float (&s)[keys / 8][4], u32 t, const float* n
   ptx::wgmma_wait<0>();
   chunk_wgmma::hold(lost);
   constexpr float most = abi::segments::most_lost * abi::segments::most_lost;
-  // Beyond, squares may have come to 0 or to infinity, and say nothing.
-  constexpr float least_noted = 1e-30F;
-  constexpr float most_noted = 1e38F;
+  const int thread = static_cast<int>(threadIdx.x);
   const auto absolute = [](float x) { return fabsf(x); };
   const RowSums squares(lost, square);
   const RowSums sizes(s, absolute, panel * 8, panel * 8 + 8);
-  bool may = true;
+  bool may = !has_seen_channel(lost, noted, thread);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const float length = __ldcg(noted + i * 8);
-    const bool is_little =
-        length >= least_noted && length <= most_noted && squares.of[i] <= most * length;
+    const float length = __ldcg(noted + column_noted(thread) + i * 8);
+    const bool is_little = says_something(length) && squares.of[i] <= most * length;
     may &= is_little || sizes.of[i] == 0.0F;
   }
   return may;
@@ -62,11 +59,11 @@ KDA_DEVICE void look_at_lost(const Ring& ring, Step& step, const abi::segments::
   ring.wait_full(step);
   bool may = true;
   if (looks.at[0] >= 0) {
-    may &= may_be_lost<0>(s, ring.at(step), lengths_at(args, tile, looks.at[0]));
+    may &= may_be_lost<0>(s, ring.at(step), noted_at<shape>(args, tile, looks.at[0]));
   }
   if constexpr (panels > 1) {
     if (looks.at[1] >= 0) {
-      may &= may_be_lost<1>(s, ring.at(step), lengths_at(args, tile, looks.at[1]));
+      may &= may_be_lost<1>(s, ring.at(step), noted_at<shape>(args, tile, looks.at[1]));
     }
   }
   ring.release(step);

@@ -99,7 +99,7 @@ KDA_DEVICE void leave_state(Chain::State& state, const abi::segments::Args& args
   }
 }
 
-// Chains of V columns that note their lengths, beside which others may be nothing.
+// Chains of V columns that note how long they are, beside which others may be nothing.
 struct NotesLengths : chunk_wgmma::WholeChain {
   const abi::segments::Args& args;
   const Chain::Ring& ring;
@@ -109,15 +109,11 @@ struct NotesLengths : chunk_wgmma::WholeChain {
       : args(of), ring(in), chunks(all) {}
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
     if (carried ? abi::segments::is_carry_look(chunks - left) : is_look(left)) {
-      const RowSums squares(state.s[0], square);
       const u32 tile = ptx::ld_shared_u32(tile_of(ring)) + static_cast<u32>(own_tile());
-      float* to = carried
-                      ? carry_lengths_at(args, tile, abi::segments::carry_look_at(chunks - left))
-                      : lengths_at(args, tile, look_at(left));
-      if (tile::Lane().t == 0) {
-        to[0] = squares.of[0];
-        to[8] = squares.of[1];
-      }
+      float* to =
+          carried ? carry_noted_at<shape>(args, tile, abi::segments::carry_look_at(chunks - left))
+                  : noted_at<shape>(args, tile, look_at(left));
+      note(state.s[0], to, static_cast<int>(threadIdx.x) % 128);
     }
     return true;
   }
