@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <limits>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/file.hpp"
@@ -102,10 +104,14 @@ std::optional<Entry> Store::find(const Key& key) {
 void Store::set_aside(const std::string& path, const std::string& digest, const std::string& why) {
   warn_once(warned_bad_, fmt::format("cache: {} is damaged ({}); compiling again", path, why));
   if (!writes_) return;
-  if (file::make_directories(at_.bad()) != 0 ||
-      file::move(path, at_.bad() + "/" + digest + ".kdo") != 0) {
-    (void)file::remove(path);
+  const std::string bad = at_.bad() + "/" + digest + ".kdo";
+  if (file::make_directories(at_.bad()) == 0) {
+    if (file::move(path, bad) == 0) return;
+    std::error_code ignored;
+    std::filesystem::remove_all(bad, ignored);  // a file where a directory comes, or the reverse
+    if (file::move(path, bad) == 0) return;
   }
+  (void)file::remove(path);
 }
 
 BuildLocks::Held Store::lock(const Key& key, const std::function<bool()>& arrived) {

@@ -10,7 +10,8 @@
 
 namespace kda::reference {
 
-// GPU microseconds on one H200 (shared/peers.md); 0: not measured.
+// GPU microseconds on one H200, of public kernels as measured before this library was begun; 0: not
+// measured.
 struct Case {
   const char* name;
   std::int64_t tokens;          // T
@@ -26,7 +27,7 @@ std::span<const Case> cases();
 // Null when there is none of that name.
 const Case* find_case(std::string_view name);
 
-// The setting of peers.md: bf16, K = V = 128, the bounded gate at -5, beta as logits, L2 norm in
+// The setting of these: bf16, K = V = 128, the bounded gate at -5, beta as logits, L2 norm in
 // the kernel, f32 states given and wanted, value-first; cu_seqlens where N > 1.  Complete.
 Problem problem_of(const Case& row);
 

@@ -1,4 +1,4 @@
-// How far an output is from the truth, and how far it may be (spec 0.6).
+// How far an output is from the truth, and how far it may be.
 #pragma once
 
 #include <cstdint>

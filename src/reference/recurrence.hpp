@@ -43,7 +43,7 @@ struct Outputs {
 
 // How the products' operands are rounded: not at all (the truth), or as the dtype of the problem
 // would round them in a recurrence that multiplies in that dtype and adds in f32.  The latter gives
-// the error that a kernel is allowed on hard inputs (spec 0.6).
+// the error that a kernel is allowed on hard inputs (error.hpp).
 enum class Arithmetic { fp64, operands_rounded };
 
 // Every value head of every sequence, over all cores.  heads: compute only these value heads

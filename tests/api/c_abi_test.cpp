@@ -210,6 +210,13 @@ TEST_CASE("what C can get wrong is refused by name", "[api]") {
   check_refused(kda_supports(&problem, &options), KDA_INVALID_PROBLEM,
                 "kda_problem.struct_size = 0");
   problem = small();
+  // The bug: what was never filled was read to wherever it said that it ended.
+  for (const std::size_t size : {std::size_t{4097}, SIZE_MAX}) {
+    problem.struct_size = size;
+    check_refused(kda_supports(&problem, &options), KDA_INVALID_PROBLEM,
+                  "kda_problem.struct_size = " + std::to_string(size));
+  }
+  problem = small();
   kda_options bad = named();
   bad.effort = -1;
   check_refused(kda_supports(&problem, &bad), KDA_INVALID_ARGUMENT, "effort = -1");

@@ -110,6 +110,27 @@ TEST_CASE("a damaged entry is a miss: said once, set aside and replaced") {
   }
 }
 
+// The bug: a directory in an entry's place stayed there where a damaged file of that name had been
+// set aside before, and each process compiled again.
+TEST_CASE("a directory where an entry belongs is set aside beside what was before") {
+  const Scratch scratch;
+  CHECK(origin_in_new_cache(scratch) == Origin::built);
+  const std::string path = path_of(scratch, "a");
+  REQUIRE(file::publish(scratch.path(), path, "damaged") == 0);
+  for (int turn = 0; turn < 3; ++turn) {  // a file, a directory beside it and one beside that
+    if (turn > 0) {
+      REQUIRE(file::remove(path) == 0);
+      REQUIRE(::mkdir(path.c_str(), 0700) == 0);
+      REQUIRE(file::publish(scratch.path(), path + "/in", "it") == 0);
+    }
+    CHECK(origin_in_new_cache(scratch) == Origin::built);
+    CHECK(origin_in_new_cache(scratch) == Origin::disk);
+  }
+  REQUIRE(file::publish(scratch.path(), path, "damaged") == 0);
+  CHECK(origin_in_new_cache(scratch) == Origin::built);
+  CHECK(origin_in_new_cache(scratch) == Origin::disk);
+}
+
 TEST_CASE("what is no file where an entry belongs is a miss") {
   const Scratch scratch;
   const std::string path = path_of(scratch, "a");

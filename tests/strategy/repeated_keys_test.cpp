@@ -1,7 +1,7 @@
 // Keys that repeat, into no state, under gates that keep almost all: what many tokens write
 // cancels, and nothing hides what rounding each of them left.  The bug: scores of bf16 operands,
-// each token's rounded for itself, left o with 1.56 times the error that spec 0.6 allows; every
-// test of such keys had an initial state, beside which that was little.
+// each token's rounded for itself, left o with 1.56 times the error that reference/error.hpp
+// allows; every test of such keys had an initial state, beside which that was little.
 #include <string>
 #include <vector>
 

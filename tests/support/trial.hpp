@@ -32,7 +32,7 @@ struct Trial {
   int misaligned_o = 0;                  // so many more that of o does
   bool in_place_state = false;           // final_state is initial_state's memory
   std::vector<std::int64_t> cu_seqlens;  // what the device gets instead; then nothing is compared
-  // Times what spec 0.6 allows, where that is not held.
+  // Times what reference/error.hpp allows, where that is not held.
   double o_allowance = 1, state_allowance = 1;
 
   std::int64_t tokens() const;

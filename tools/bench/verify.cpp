@@ -104,7 +104,7 @@ Verdict Verifier::judge(const reference::Bytes& o, const reference::Bytes& final
       tensors_, o.data(), final_state.empty() ? nullptr : final_state.data(), heads_);
   const std::size_t heads = heads_.size();
 
-  // Beyond the stated bound a variant may still be as good as its operands allow (spec 0.6).
+  // Beyond the stated bound a variant may still be as good as its operands allow (error.hpp).
   const auto judge_one = [&](const char* name, const std::vector<double>& x,
                              std::vector<double> reference::Outputs::*part, std::size_t columns,
                              double bound) {

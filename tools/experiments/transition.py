@@ -5,7 +5,8 @@
 T is what a segment makes of the state before it (tools/results/log/segments.md, "T given up
 early").  Of each head under weak and mixed gates, as kda-bench draws them: the chunk's end at which
 each half of T's columns is below 2^-10 and 2^-64 (None: later), and at the former, of 16 V columns,
-the largest length of T S_begin beside S_local's.  On the CPU; needs numpy.
+the largest length of what a half makes of S_begin beside S_local's, and over them that of a key
+channel.  On the CPU; needs numpy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ import math
 import numpy as np
 
 K, COLUMNS, CHUNK = 128, 16, 32
+
+
+def beside(both: np.ndarray, begin: np.ndarray, axis: int) -> str:
+    """What either half of T's columns makes of S_begin beside S_local, by columns or channels."""
+    written = np.linalg.norm(both[:, K:], axis=axis)
+    halves = [both[:, at : at + 64] @ begin[at : at + 64] for at in (0, 64)]
+    most = max((np.linalg.norm(left, axis=axis) / written).max() for left in halves)
+    return f"2^{math.log2(most):.1f}"
 
 
 def walk(regime: str, tokens: int, draw: np.random.Generator) -> str:
@@ -41,8 +50,7 @@ def walk(regime: str, tokens: int, draw: np.random.Generator) -> str:
                     if found[half] is None and np.linalg.norm(columns) < 2.0**-bits:
                         found[half] = token
             if lost == "none" and None not in small[10]:
-                left = np.linalg.norm(both[:, :K] @ begin, axis=0)
-                lost = f"2^{math.log2((left / np.linalg.norm(both[:, K:], axis=0)).max()):.1f}"
+                lost = " and ".join(beside(both, begin, axis) for axis in (0, 1))
         begin = both[:, K:]
     return f"2^-10 {small[10]}, 2^-64 {small[64]}, lost {lost}"
 
