@@ -12,8 +12,8 @@
        or 1.
    (2) The structs that begin with struct_size grow at their end.  A program and a library of
        different age work together: a field that one of them does not know has its default, which
-       for later fields is what zero means; a newer field that is not zero is refused.  The structs
-       inside them never change.
+       for later fields is what zero means; a newer field that is not zero is refused, as is a
+       struct_size above 4096.  The structs inside them never change.
    (3) A call that can fail returns a kda_code.  kda_last_message() explains the last failure on the
        calling thread and stays valid until the next one there.
    (4) Nothing throws across this boundary.  Of what is returned only plans need destroying. */

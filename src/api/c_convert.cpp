@@ -102,6 +102,8 @@ C filled(const typename Sized<C>::Cpp& from) noexcept {
 
 // What was never filled is not read to wherever it says that it ends.
 constexpr std::size_t kMostBytes = 4096;
+static_assert(sizeof(kda_problem) < kMostBytes && sizeof(kda_options) < kMostBytes &&
+              sizeof(kda_forward) < kMostBytes);
 
 template <class C>
 Status check_size(std::size_t size) {

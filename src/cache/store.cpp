@@ -106,10 +106,13 @@ void Store::set_aside(const std::string& path, const std::string& digest, const 
   if (!writes_) return;
   const std::string bad = at_.bad() + "/" + digest + ".kdo";
   if (file::make_directories(at_.bad()) == 0) {
-    if (file::move(path, bad) == 0) return;
-    std::error_code ignored;
-    std::filesystem::remove_all(bad, ignored);  // a file where a directory comes, or the reverse
-    if (file::move(path, bad) == 0) return;
+    const int error = file::move(path, bad);
+    if (error == 0 || error == ENOENT) return;  // gone: another process has done so
+    if (error == ENOTDIR || error == EISDIR || error == ENOTEMPTY || error == EEXIST) {
+      std::error_code ignored;
+      std::filesystem::remove_all(bad, ignored);  // a file where a directory comes, or the reverse
+      if (file::move(path, bad) == 0) return;
+    }
   }
   (void)file::remove(path);
 }

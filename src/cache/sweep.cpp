@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "base/file.hpp"
@@ -33,15 +35,24 @@ std::vector<Row> rows_in(const std::vector<std::string>& paths) {
 }
 
 // Unless somebody used it since it was listed.
-bool remove_unused(const Row& row) {
+bool is_unused(const Row& row) {
   file::Info info;
-  return file::info(row.path, info, true) == 0 && info.changed == row.changed &&
-         file::remove(row.path) == 0;
+  return file::info(row.path, info, true) == 0 && info.changed == row.changed;
+}
+bool remove_unused(const Row& row) { return is_unused(row) && file::remove(row.path) == 0; }
+
+// What was set aside may be a directory.
+bool remove_all_unused(const Row& row) {
+  if (!is_unused(row)) return false;
+  std::error_code error;
+  return std::filesystem::remove_all(row.path, error) > 0 && !error;
 }
 
 void remove_leftovers(const std::vector<std::string>& paths, std::int64_t now, Swept& swept) {
   for (const Row& row : rows_in(paths)) {
-    if (is_worn(row.changed, now, kLeftoverSeconds) && remove_unused(row)) ++swept.leftovers;
+    if (is_worn(row.changed, now, kLeftoverSeconds) && remove_all_unused(row)) {
+      ++swept.leftovers;
+    }
   }
 }
 

@@ -164,7 +164,7 @@ struct Segments {
 // columns of T whose Frobenius norm is below `small`, and notes how long S_local is. The correct
 // stage, which knows S_begin, looks whether what those columns make of it is little beside S_local
 // then: each V column at most `most_lost` of it, and each key channel, as gates clear channels and
-// keep others, `most_lost_of_channel`, half of what a bf16 of it may lose.  Where it is more both
+// keep others, `most_lost_of_channel`, a quarter of what a bf16 may lose.  Where it is more both
 // stages go again, and give nothing up before it is nothing.
 constexpr int chunks_a_look = 16;
 constexpr float small = 0x1p-10F;

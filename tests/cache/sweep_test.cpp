@@ -124,9 +124,11 @@ TEST_CASE("what a writer left behind goes when it is an hour old") {
   REQUIRE(file::publish(at.temporary(), at.temporary() + "/2.0", "half") == 0);
   REQUIRE(file::make_directories(at.bad()) == 0);
   REQUIRE(file::publish(at.temporary(), at.bad() + "/x.kdo", "damaged") == 0);
+  REQUIRE(file::make_directories(at.bad() + "/y.kdo/in") == 0);
   set_age(at.temporary() + "/1.0", 2 * kHour);
   set_age(at.bad() + "/x.kdo", 2 * kHour);
-  CHECK(sweep(scratch.path(), 1 << 30, 1 << 30).leftovers == 2);
+  set_age(at.bad() + "/y.kdo", 2 * kHour);
+  CHECK(sweep(scratch.path(), 1 << 30, 1 << 30).leftovers == 3);
   CHECK(at.temporaries().size() == 1);
   CHECK(at.set_aside().empty());
   CHECK(at.entries().size() == 10);

@@ -381,6 +381,11 @@ TEST_CASE("what is carried ends beside columns that have none", "[gpu][carried]"
   CHECK(much == 2 * 2);      // those of the second, as what later ones begin with is all carried
 }
 
+TEST_CASE("what is left of an open channel is all there is", "[strategy]") {
+  OpenChannel(2, 1280).check_truth();
+  OpenChannel(3, 2048, 64, 5).check_truth();
+}
+
 // The bug: what was carried ended where it was little beside each V column of what had been written
 // since, in other channels, too; once gates had cleared these nothing was left of the state.
 TEST_CASE("a channel that stays open is carried beside others", "[gpu][carried]") {
@@ -396,6 +401,22 @@ TEST_CASE("a channel that stays open is carried beside others", "[gpu][carried]"
     Rig rig(gpu, input.trial(), input.tensors());
     CHECK(rig.run(*plan) == "");
     input.check(rig.outputs());
+  }
+}
+
+TEST_CASE("every channel that stays open is carried beside others", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  for (const int key_dim : {64, 128}) {
+    for (int turn = 0; turn < key_dim / OpenChannel::kHeads; ++turn) {
+      const OpenChannel input(2, 1280, key_dim, turn);
+      const auto plan =
+          Plan::make(input.trial().problem, {.strategy = "segments", .tuning = kTunings[0]});
+      REQUIRE(plan);
+      Rig rig(gpu, input.trial(), input.tensors());
+      CHECK(rig.run(*plan) == "");
+      input.check(rig.outputs());
+    }
   }
 }
 

@@ -236,6 +236,20 @@ TEST_CASE("a channel that stays open is carried by pairs", "[gpu][carried]") {
   }
 }
 
+TEST_CASE("every channel that stays open is carried by pairs", "[gpu][carried]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  for (const int key_dim : {64, 128}) {
+    for (int turn = 0; turn < key_dim / OpenChannel::kHeads; ++turn) {
+      const OpenChannel input(2, 1280, key_dim, turn);
+      const Plan plan = plan_of(input.trial(), "by_gates", kPairs[0]);
+      Rig rig(gpu, input.trial(), input.tensors());
+      CHECK(rig.run(plan) == "");
+      input.check(rig.outputs());
+    }
+  }
+}
+
 TEST_CASE("an infinite state is carried to the end by pairs", "[gpu][carried]") {
   if (!on_device()) return;
   const Gpu gpu;
