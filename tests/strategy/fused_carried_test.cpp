@@ -227,27 +227,13 @@ TEST_CASE("a channel that stays open is carried by pairs", "[gpu][carried]") {
   const Gpu gpu;
   const int segments_of[] = {2, 5};
   for (std::size_t i = 0; i < std::size(kPairs); ++i) {
-    const OpenChannel input(segments_of[i], std::int64_t{40} * 32);
-    INFO(kPairs[i]);
-    const Plan plan = plan_of(input.trial(), "by_gates", kPairs[i]);
-    Rig rig(gpu, input.trial(), input.tensors());
-    CHECK(rig.run(plan) == "");
-    input.check(rig.outputs());
+    check_open_channel(gpu, OpenChannel(segments_of[i], 1280), "by_gates", kPairs[i]);
   }
 }
 
 TEST_CASE("every channel that stays open is carried by pairs", "[gpu][carried]") {
   if (!on_device()) return;
-  const Gpu gpu;
-  for (const int key_dim : {64, 128}) {
-    for (int turn = 0; turn < key_dim / OpenChannel::kHeads; ++turn) {
-      const OpenChannel input(2, 1280, key_dim, turn);
-      const Plan plan = plan_of(input.trial(), "by_gates", kPairs[0]);
-      Rig rig(gpu, input.trial(), input.tensors());
-      CHECK(rig.run(plan) == "");
-      input.check(rig.outputs());
-    }
-  }
+  check_every_open_channel(Gpu(), "by_gates", kPairs[0]);
 }
 
 TEST_CASE("an infinite state is carried to the end by pairs", "[gpu][carried]") {

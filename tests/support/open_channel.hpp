@@ -10,9 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "kda/kda.hpp"
 #include "reference/recurrence.hpp"
 #include "reference/tensors.hpp"
 #include "support/catch.hpp"
+#include "support/device_memory.hpp"
+#include "support/rig.hpp"
 #include "support/trials.hpp"
 
 namespace kda::test {
@@ -149,5 +152,24 @@ class OpenChannel {
   reference::Tensors tensors_;
   reference::Outputs truth_;
 };
+
+inline void check_open_channel(const Gpu& gpu, const OpenChannel& input, const char* strategy,
+                               const char* tuning) {
+  INFO(strategy << " " << tuning << " | " << to_text(input.trial()));
+  const auto plan = Plan::make(input.trial().problem, {.strategy = strategy, .tuning = tuning});
+  REQUIRE(plan);
+  Rig rig(gpu, input.trial(), input.tensors());
+  CHECK(rig.run(*plan) == "");
+  input.check(rig.outputs());
+}
+
+// By a tuning of two segments.
+inline void check_every_open_channel(const Gpu& gpu, const char* strategy, const char* tuning) {
+  for (const int key_dim : {64, 128}) {
+    for (int turn = 0; turn < key_dim / OpenChannel::kHeads; ++turn) {
+      check_open_channel(gpu, OpenChannel(2, 1280, key_dim, turn), strategy, tuning);
+    }
+  }
+}
 
 }  // namespace kda::test
