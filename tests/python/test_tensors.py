@@ -6,7 +6,7 @@ import pytest
 from support import Array, Exporter
 
 from kda import DType
-from kda.tensors import stream_named, view
+from kda.tensors import ordinal_of, stream_named, view
 
 
 def test_cuda_array_interface():
@@ -49,6 +49,29 @@ def test_dlpack():
         view("x", Exporter((5,), None, code=2, bits=32, device=1))
     with pytest.raises(ValueError, match="64 bits"):
         view("x", Exporter((5,), None, code=2, bits=64))
+
+
+# The bug: what lends its memory as torch does, but has no get_device, was an AttributeError.
+def test_the_device_of_a_tensor_is_known_where_it_says_so():
+    class Lender:
+        is_cuda, dtype, shape = True, "torch.bfloat16", (3, 4)
+
+        def data_ptr(self):
+            return 1 << 40
+
+        def stride(self):
+            return (4, 1)
+
+    lender = Lender()
+    assert view("x", lender)[:4] == (1 << 40, (3, 4), (4, 1), "bf16")
+    assert view("x", lender).device is None
+    lender.get_device = lambda: 3
+    assert view("x", lender).device == ordinal_of(lender) == 3
+    exporter = Exporter((5,), None, code=2, bits=32)
+    assert view("x", exporter).device == ordinal_of(exporter) == 0
+    managed = Exporter((5,), None, code=2, bits=32, device=13)
+    assert view("x", managed).device is None and ordinal_of(managed) is None
+    assert ordinal_of(Array((3,))) is None
 
 
 # The bug: JAX raises no AttributeError for the interface of a bf16 array, so its DLPack was not

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from launching import inputs  # noqa: E402
-from support import Array  # noqa: E402
+from support import Array, Exporter  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
@@ -574,6 +574,12 @@ def test_a_workspace_of_torch_is_what_the_run_can_write(small_plan, viewed, monk
         for _ in range(2):
             with pytest.raises(ValueError, match=words):
                 small_plan.run(**{**x, "workspace": workspace})
+    # Of q by DLPack, on the first device, too.
+    exported = Exporter((24, 2, 64), None, code=4, bits=16)
+    workspace = memory.as_subclass(OnDevice)
+    addresses = {n: 1 << 40 for n, y in run_of().items() if torch.is_tensor(y)}
+    with pytest.raises(ValueError, match="workspace is on cuda:1 and q on cuda:0"):
+        small_plan.run(**{**run_of(**addresses), "q": exported, "workspace": workspace})
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kda import _abi, errors
 from kda._fields import whole
 from kda._streams import known_as
 from kda.problem import Problem, StateLayout
-from kda.tensors import View, stream_named, stream_of_interface, view
+from kda.tensors import View, ordinal_of, stream_named, stream_of_interface, view
 
 __all__ = ["StatePool", "device_apart", "first_stream", "forward_of", "stream_of", "workspace_of"]
 
@@ -354,9 +354,10 @@ def _workspace_on(queue: int, needed: int, device: Any) -> Any:
 def _want_workspace_of_torch(workspace: Any, tensor: Any) -> None:
     if not workspace.is_cuda:
         raise ValueError(f"workspace is on {workspace.device}; kda needs CUDA memory")
-    if _is_torch(tensor) and workspace.get_device() != tensor.get_device():
+    ordinal = ordinal_of(tensor)
+    if ordinal not in (None, workspace.get_device()):
         raise ValueError(
-            f"workspace is on {workspace.device} and q on {tensor.device}; they must be together"
+            f"workspace is on {workspace.device} and q on cuda:{ordinal}; they must be together"
         )
     if not workspace.is_contiguous():
         raise ValueError(f"workspace has strides {list(workspace.stride())}; it must be contiguous")

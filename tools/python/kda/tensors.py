@@ -79,7 +79,7 @@ def _of_torch(name: str, tensor: Any) -> View:
     if kind is None:
         raise ValueError(f"{name} is {tensor.dtype}; known: {', '.join(_TORCH_TYPES)}")
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-    return View(tensor.data_ptr(), shape, strides, kind, tensor, device=int(tensor.get_device()))
+    return View(tensor.data_ptr(), shape, strides, kind, tensor, device=ordinal_of(tensor))
 
 
 def stream_of_interface(name: str, interface: Mapping[str, Any]) -> Optional[int]:
@@ -129,6 +129,20 @@ def _of_interface(name: str, tensor: Any, interface: Mapping[str, Any]) -> View:
     return View(interface["data"][0] or 0, tuple(interface["shape"]), strides, kind, tensor, stream)
 
 
+def _ordinal_of_dlpack(device_type: int, ordinal: int) -> Optional[int]:
+    return int(ordinal) if device_type == _DLPACK_CUDA[0] else None  # managed memory is of all
+
+
+def ordinal_of(tensor: Any) -> Optional[int]:
+    """Its CUDA device; None where it does not say, or is not of one."""
+    if hasattr(tensor, "get_device"):
+        index: int = tensor.get_device()
+        return index
+    if hasattr(tensor, "__dlpack_device__"):
+        return _ordinal_of_dlpack(*tensor.__dlpack_device__())
+    return None
+
+
 def _of_dlpack(name: str, tensor: Any, stream: int) -> View:
     device_type, ordinal = tensor.__dlpack_device__()
     if device_type not in _DLPACK_CUDA:
@@ -147,8 +161,8 @@ def _of_dlpack(name: str, tensor: Any, stream: int) -> View:
         )
     shape = tuple(dl.shape[i] for i in range(dl.ndim))
     strides = tuple(dl.strides[i] for i in range(dl.ndim)) if dl.strides else None
-    device = int(ordinal) if device_type == _DLPACK_CUDA[0] else None  # managed memory is of all
     pointer = (dl.data or 0) + dl.byte_offset
+    device = _ordinal_of_dlpack(device_type, ordinal)
     return View(pointer, shape, strides, kind, (tensor, capsule), device=device)
 
 
