@@ -22,7 +22,7 @@ namespace kda::launch {
   REQUIRED(FuncGetAttribute) OPTIONAL(FuncLoad) /* since 12.4 */                                  \
   REQUIRED(LaunchKernelEx) REQUIRED(OccupancyMaxActiveBlocksPerMultiprocessor)                    \
   REQUIRED(MemAlloc) REQUIRED(MemFree) REQUIRED(MemGetInfo)                                       \
-  REQUIRED(MemPoolCreate) REQUIRED(MemPoolSetAttribute)                                           \
+  REQUIRED(MemPoolCreate) REQUIRED(MemPoolDestroy) REQUIRED(MemPoolSetAttribute)                  \
   REQUIRED(MemAllocFromPoolAsync) REQUIRED(MemFreeAsync)                                          \
   REQUIRED(MemcpyHtoD) REQUIRED(MemcpyDtoH) REQUIRED(MemcpyDtoD)                                  \
   REQUIRED(MemcpyHtoDAsync) REQUIRED(MemcpyDtoHAsync) REQUIRED(MemcpyDtoDAsync)                   \

@@ -21,12 +21,7 @@ Pools& pools() {
   return *pools;
 }
 
-Result<CUmemoryPool> pool_of(const Driver& driver, int ordinal, bool anew) {
-  Pools& all = pools();
-  const std::lock_guard lock(all.mutex);
-  CUmemoryPool& pool = all.by_device[{driver_generation(), ordinal}];
-  if (anew) pool = nullptr;  // it died with its context; there is nothing left to destroy
-  if (pool != nullptr) return pool;
+Result<CUmemoryPool> make_pool(const Driver& driver, int ordinal) {
   CUmemPoolProps props = {};
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -42,7 +37,30 @@ Result<CUmemoryPool> pool_of(const Driver& driver, int ordinal, bool anew) {
       !status) {
     base::log::warn(status.message());  // slower, not wrong
   }
-  return pool = made;
+  return made;
+}
+
+Result<CUmemoryPool> pool_of(const Driver& driver, int ordinal) {
+  Pools& all = pools();
+  const std::lock_guard lock(all.mutex);
+  CUmemoryPool& kept = all.by_device[{driver_generation(), ordinal}];
+  if (kept == nullptr) {
+    Result<CUmemoryPool> made = make_pool(driver, ordinal);
+    if (!made) return made;
+    kept = *made;
+  }
+  return kept;
+}
+
+// The one that died with its context leaves nothing to destroy.
+void replace_pool(int ordinal, CUmemoryPool by) {
+  Pools& all = pools();
+  const std::lock_guard lock(all.mutex);
+  all.by_device[{driver_generation(), ordinal}] = by;
+}
+
+bool may_be_lost(CUresult result) {
+  return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE;
 }
 
 }  // namespace
@@ -52,14 +70,18 @@ Result<StreamMemory> StreamMemory::take(int ordinal, std::size_t bytes, CUstream
   const Result<const Driver*> found = driver();
   if (!found) return found.status();
   const Driver& driver = **found;
-  CUresult result = CUDA_SUCCESS;
-  for (const bool anew : {false, true}) {  // a device that was reset has lost its pools
-    const Result<CUmemoryPool> pool = pool_of(driver, ordinal, anew);
-    if (!pool) return pool.status();
-    CUdeviceptr at = 0;
-    result = driver.MemAllocFromPoolAsync(&at, bytes, *pool, stream);
-    if (result == CUDA_SUCCESS) return StreamMemory(at, stream);
-    if (result != CUDA_ERROR_INVALID_VALUE && result != CUDA_ERROR_INVALID_HANDLE) break;
+  const Result<CUmemoryPool> pool = pool_of(driver, ordinal);
+  if (!pool) return pool.status();
+  CUdeviceptr at = 0;
+  const CUresult result = driver.MemAllocFromPoolAsync(&at, bytes, *pool, stream);
+  if (result == CUDA_SUCCESS) return StreamMemory(at, stream);
+  if (may_be_lost(result)) {  // as are the pools of a device that was reset; or it is the stream
+    const Result<CUmemoryPool> made = make_pool(driver, ordinal);
+    if (made && driver.MemAllocFromPoolAsync(&at, bytes, *made, stream) == CUDA_SUCCESS) {
+      replace_pool(ordinal, *made);
+      return StreamMemory(at, stream);
+    }
+    if (made) driver.MemPoolDestroy(*made);
   }
   return check(result, fmt::format("cuMemAllocFromPoolAsync of {} bytes", bytes).c_str());
 }

@@ -202,6 +202,24 @@ TEST_CASE("a pool that was lost with its device is made again", "[api]") {
   CHECK(machine.driver.pools == 2);
 }
 
+// The bug: each call that the driver refused for its stream left a pool behind, the first with all
+// that it had kept.
+TEST_CASE("a pool is kept where it is the stream that is not good", "[api]") {
+  Machine machine;
+  test::FakeDriver& driver = machine.driver;
+  const KdaPrefillIO io = legal();
+  REQUIRE(kda_prefill_f32(&io, nullptr) == 0);
+  driver.allocate_result = CUDA_ERROR_INVALID_HANDLE;
+  for (int i = 0; i < 2; ++i) {
+    check_refused(legal(), CUDA_ERROR_INVALID_HANDLE, "cuMemAllocFromPoolAsync of ");
+  }
+  CHECK(driver.pools - driver.destroyed_pools == 1);
+  driver.allocate_result = CUDA_SUCCESS;
+  const int made = driver.pools;
+  CHECK(kda_prefill_f32(&io, nullptr) == 0);
+  CHECK(driver.pools == made);
+}
+
 TEST_CASE("more than 2^31 elements bind without 32-bit overflow", "[api]") {
   // The first implementation indexed with ints.
   Machine machine;

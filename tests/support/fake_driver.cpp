@@ -145,6 +145,10 @@ CUresult pool_create(CUmemoryPool* pool, const CUmemPoolProps*) {
   *pool = handle<CUmemoryPool>(0x400U + static_cast<unsigned>(++fake->pools));
   return CUDA_SUCCESS;
 }
+CUresult pool_destroy(CUmemoryPool) {
+  ++fake->destroyed_pools;
+  return CUDA_SUCCESS;
+}
 // A map's bytes are its number among all, counted from 1.
 CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
                 const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
@@ -306,6 +310,7 @@ void* find(const char* name) {
       row<"cuFuncGetAttribute", function_attribute>(),
       row<"cuLaunchKernelEx", launch>(),
       row<"cuMemPoolCreate", pool_create>(),
+      row<"cuMemPoolDestroy", pool_destroy>(),
       row<"cuTensorMapEncodeTiled", encode>(),
       row<"cuMemPoolSetAttribute", pool_set>(),
       row<"cuMemAllocFromPoolAsync", pool_allocate>(),

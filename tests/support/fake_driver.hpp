@@ -56,6 +56,7 @@ class FakeDriver {
   int functions_loaded = 0;
   int events = 0;  // not destroyed yet
   int pools = 0;
+  int destroyed_pools = 0;
   int lost_pools = 0;                    // the first so many are good no more
   std::vector<std::size_t> allocations;  // from pools
   int freed = 0;                         // of them
