@@ -18,8 +18,8 @@ struct RowError {
 };
 
 // Expected is a root mean square of errors, and a rounding of the row itself.  Of two kinds of
-// runs: the token recurrence with its inputs a rounding off and the products' operands rounded; and
-// chunks of 64 tokens whose factors are off as 16 bits may be.
+// runs: the token recurrence with its inputs up to two roundings off and the products' operands
+// rounded; and chunks of 64 tokens whose factors are off as 16 bits may be.
 class RowErrors {
  public:
   RowErrors(const reference::Tensors& tensors, std::uint64_t seed);

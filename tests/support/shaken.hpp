@@ -1,4 +1,4 @@
-// The chunked recurrence with each number that kernels hold in 16 bits off by some of its last.
+// The chunked recurrence with each number that kernels hold in 16 bits off by its last bits.
 #pragma once
 
 #include <vector>
