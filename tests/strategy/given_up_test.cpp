@@ -1,4 +1,5 @@
 // Strategy segments gives T up while it is small, and goes again where that would be seen.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -127,6 +128,15 @@ double error_from(std::int64_t token, int column, const Trial& one, const refere
   return std::sqrt(off / all);
 }
 
+double state_error(const reference::Outputs& x, const reference::Outputs& truth) {
+  double off = 0, all = 0;
+  for (std::size_t i = 0; i < truth.final_state.size(); ++i) {
+    off += (x.final_state[i] - truth.final_state[i]) * (x.final_state[i] - truth.final_state[i]);
+    all += truth.final_state[i] * truth.final_state[i];
+  }
+  return std::sqrt(off / all);
+}
+
 }  // namespace
 
 TEST_CASE("long segments of what never grows are given up, and may go again", "[strategy]") {
@@ -248,6 +258,50 @@ TEST_CASE("each channel is looked at for itself", "[gpu][segments]") {
     CHECK(seen.unsure != 0);
     input.check(seen.out);
     input.check(see(gpu, input.trial(), input.tensors(), kNeverGivesUp).out);
+  }
+}
+
+// The bug: where 64 columns of T were given up and the others were not, the state after the segment
+// had what T made of them at the look, which no gate behind it had cleared.  Here channels from 64
+// on have neither keys nor gates, so that T stays 1 there, and the others are cleared behind the
+// look.
+TEST_CASE("what is given up adds nothing where the rest of T is not", "[gpu][segments]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  const std::size_t tokens_of[] = {2048, 2048, 4096};
+  for (std::size_t i = 0; i < std::size(kTunings); ++i) {
+    const std::size_t each = tokens_of[i];
+    const std::size_t tokens = 2 * each + 100, cleared = 2 * each - 300;
+    const Trial one = decaying("V=128 h0=0", 0.01, {static_cast<std::int64_t>(tokens)});
+    Truth truth(one);
+    reference::Tensors tensors = truth.tensors();
+    for (reference::Bytes* rows : {&tensors.q, &tensors.k}) {
+      auto* x = reinterpret_cast<std::uint16_t*>(rows->data());
+      for (std::size_t t = 0; t < tokens; ++t) std::fill_n(x + t * 128 + 64, 64, 0);
+    }
+    auto* g = reinterpret_cast<float*>(tensors.g.data());
+    auto* v = reinterpret_cast<std::uint16_t*>(tensors.v.data());
+    for (std::size_t row = 0; row < 2 * tokens; ++row) {  // of two value heads
+      std::fill_n(g + row * 128 + 64, 64, 0.0F);
+      if (row / 2 == cleared) std::fill_n(g + row * 128, 64, -100.0F);
+      if (row / 2 < cleared) continue;
+      for (std::size_t c = 0; c < 128; ++c) {  // times 2^-26, in a bf16's exponent
+        std::uint16_t& x = v[row * 128 + c];
+        x = (x & 0x7f80) > 26 << 7 ? static_cast<std::uint16_t>(x - (26 << 7)) : 0;
+      }
+    }
+    const reference::Outputs exact = reference::recurrence(reference::reference_inputs(tensors));
+    for (const char* tuning : {kTunings[i], kNeverGivesUp}) {
+      INFO(tuning);
+      const Seen seen = see(gpu, one, tensors, tuning);
+      CHECK(seen.unsure == 0);
+      CHECK(error_from(static_cast<std::int64_t>(2 * each), -1, one, seen.out, exact) < 0.02);
+      CHECK(state_error(seen.out, exact) < 0.02);
+      if (tuning == kNeverGivesUp) continue;
+      const std::size_t second = 2 * 2;  // looks of the second segment, two halves a head
+      CHECK(seen.looks.at(second) >= 0);
+      CHECK(seen.looks.at(second + 1) < 0);
+    }
   }
 }
 

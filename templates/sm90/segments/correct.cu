@@ -150,9 +150,9 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
   const auto go_to = [&](int index) {
 #pragma unroll 1
     for (; at < index; ++at) {
-      const bool alive = Known(args, part, at).alive;
+      const Known known(args, part, at);
       ring.wait_full(at_step);
-      advance(s, ring.at(at_step), alive);
+      advance(s, ring.at(at_step), known);
       ring.release(at_step);
       at_step.next();
     }

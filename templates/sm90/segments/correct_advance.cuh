@@ -5,13 +5,26 @@
 #include "ptx/shared_words.cuh"
 #include "ptx/wgmma.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
+#include "sm90/segments/correct_part.cuh"
 #include "sm90/segments/correction.cuh"
 #include "sm90/segments/transition_product.cuh"
 
 namespace kda {
 
+// Adds T S, over k steps first to end - 1 of S's channels.
+template <int first, int end>
+KDA_DEVICE void add_carried(float (&s)[keys / 8][4], const u32 (&a)[keys / 16][4],
+                            const u32 (&rest)[keys / 16][4], u32 at) {
+  chunk_wgmma::hold(s);
+  ptx::wgmma_fence();
+  segments::apply<keys, Image, first, end>(s, a, rest, at);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  chunk_wgmma::hold(s);
+}
+
 // The state before a segment becomes the one after it.
-KDA_DEVICE void advance(float (&s)[keys / 8][4], u32 at, bool alive) {
+KDA_DEVICE void advance(float (&s)[keys / 8][4], u32 at, const Known& known) {
   u32 a[keys / 16][4];
   u32 rest[keys / 16][4];
   segments::split<keys>(a, rest, s);
@@ -25,13 +38,13 @@ KDA_DEVICE void advance(float (&s)[keys / 8][4], u32 at, bool alive) {
     s[k][2] = s[k][2] * 0.0F + x.z;
     s[k][3] = s[k][3] * 0.0F + x.w;
   }
-  if (alive) {
-    chunk_wgmma::hold(s);
-    ptx::wgmma_fence();
-    segments::apply<keys, Image>(s, a, rest, at);
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<0>();
-    chunk_wgmma::hold(s);
+  if (!known.alive) return;
+  if (known.is_only(0)) {
+    add_carried<0, 4>(s, a, rest, at);
+  } else if (known.is_only(panels - 1)) {
+    add_carried<keys / 16 - 4, keys / 16>(s, a, rest, at);
+  } else {
+    add_carried<0, keys / 16>(s, a, rest, at);
   }
 }
 

@@ -56,6 +56,7 @@ struct Part {
 // What the walk has left of a segment's T; a whole warp asks.  What it gave up is nothing.
 struct Known {
   int chunks[2] = {};  // of its first chunks so many have a q~, of each 64 channels
+  bool alive_of[2] = {};
   bool alive = false;  // T is not nothing
 
   KDA_DEVICE Known(const abi::segments::Args& args, const Part& part, int index) {
@@ -65,8 +66,13 @@ struct Known {
     for (int i = 0; i < panels; ++i) {
       chunks[i] = __shfl_sync(0xffffffffU, of[i].chunks, 0);
       is_alive |= of[i].alive;
+      if constexpr (gives_up) alive_of[i] = __shfl_sync(0xffffffffU, of[i].alive, 0) != 0;
     }
     alive = __shfl_sync(0xffffffffU, is_alive, 0) != 0;
+  }
+  // Of those channels alone, the others having been given up, of which the image is as they were.
+  KDA_DEVICE bool is_only(int panel) const {
+    return gives_up && panels > 1 && alive_of[panel] && !alive_of[1 - panel];
   }
 };
 

@@ -9,19 +9,20 @@
 namespace kda::segments {
 
 // s[V, K] += (a + rest)[V, K] (T + rest)^T, but for the product of the rests; small terms first.
-// at: shared address of T^T's image and, behind it, that of its rest.
-template <int keys, class Image>
+// at: shared address of T^T's image and, behind it, that of its rest.  Of T's columns, and of S's
+// channels, those of k steps first to end - 1.
+template <int keys, class Image, int first = 0, int end = keys / 16>
 KDA_DEVICE void apply(float (&s)[keys / 8][4], const u32 (&a)[keys / 16][4],
                       const u32 (&rest)[keys / 16][4], u32 at) {
   const ptx::WgmmaTile t(at, 128, Image::panel_bytes, 1024);
   const ptx::WgmmaTile t_rest(at + Image::bytes, 128, Image::panel_bytes, 1024);
   using Product = ptx::wgmma_m64k16<abi::DType::bf16, keys, 1>;
 #pragma unroll
-  for (int k = 0; k < keys / 16; ++k) Product::run(&s[0][0], rest[k], t.at(k * 16 * 128), 1);
+  for (int k = first; k < end; ++k) Product::run(&s[0][0], rest[k], t.at(k * 16 * 128), 1);
 #pragma unroll
-  for (int k = 0; k < keys / 16; ++k) Product::run(&s[0][0], a[k], t_rest.at(k * 16 * 128), 1);
+  for (int k = first; k < end; ++k) Product::run(&s[0][0], a[k], t_rest.at(k * 16 * 128), 1);
 #pragma unroll
-  for (int k = 0; k < keys / 16; ++k) Product::run(&s[0][0], a[k], t.at(k * 16 * 128), 1);
+  for (int k = first; k < end; ++k) Product::run(&s[0][0], a[k], t.at(k * 16 * 128), 1);
 }
 
 // S^T as bf16 operands, and what they lost.
