@@ -13,6 +13,7 @@
 
 #include "api/last_message.hpp"
 #include "base/env.hpp"
+#include "base/lazy.hpp"
 #include "base/no_memory.hpp"
 #include "base/text.hpp"
 #include "device/device.hpp"
@@ -154,8 +155,8 @@ class Kept {
 };
 
 Kept& kept() {
-  static auto* kept = new Kept;  // leaked: calls may come during exit
-  return *kept;
+  static constinit base::Lazy<Kept> kept;
+  return kept.get();
 }
 
 // Why kernels may not be loaded now: the stream, or one that it would wait for, is being captured.

@@ -15,6 +15,7 @@
 
 #include "base/file.hpp"
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 
@@ -122,12 +123,17 @@ std::string fault_of(const Variable& row, const std::string& value) {
   return fmt::format("{}={} {}", row.name, quote(value), fault);
 }
 
+struct Told {
+  ForkMutex mutex{ForkRank::told};
+  std::set<std::string> texts;
+};
+
 void complain(const std::string& text) {
-  static auto* mutex = new ForkMutex(ForkRank::told);  // leaked, as what it guards
-  static auto* told = new std::set<std::string>;       // usable during exit
+  static constinit Lazy<Told> of_process;
+  Told& told = of_process.get();
   {
-    const std::lock_guard lock(*mutex);
-    if (!told->insert(text).second) return;
+    const std::lock_guard lock(told.mutex);
+    if (!told.texts.insert(text).second) return;
   }
   log::warn(text);
 }

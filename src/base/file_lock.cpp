@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -10,15 +11,40 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/fault.hpp"
 #include "base/file.hpp"
+#include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/text.hpp"
 
 namespace kda::base::file {
 namespace {
 
 constexpr std::size_t kMaxNote = 512;
+
+// Descriptors that hold locks: of a child of fork() each is a copy, by which the lock would outlive
+// its holder.
+struct Open {
+  ForkMutex mutex{ForkRank::files};
+  std::vector<int> descriptors;
+};
+
+Open& open_locks() {
+  static constinit Lazy<Open> of_process;
+  return of_process.get();
+}
+
+void close_in_child() {
+  for (const int fd : open_locks().descriptors) (void)::close(fd);
+  open_locks().descriptors.clear();
+}
+
+[[maybe_unused]] const bool closes_in_children =
+    ::pthread_atfork(nullptr, nullptr, close_in_child) == 0;
 
 // For people who wait; nothing depends on it.
 void write_note(int fd) {
@@ -48,6 +74,9 @@ constexpr std::uint32_t filesystems[] = {
 int Lock::try_acquire(const std::string& path) {
   release();
   if (const int error = fault::at("lock")) return error;
+  Open& open = open_locks();
+  const std::lock_guard lock(open.mutex);  // a fork finds none that is not in the list
+  open.descriptors.reserve(open.descriptors.size() + 1);
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return errno;
   int result = 0;
@@ -60,17 +89,24 @@ int Lock::try_acquire(const std::string& path) {
     return error;
   }
   write_note(fd);
+  open.descriptors.push_back(fd);
   fd_ = fd;
+  forks_ = forks();
   return 0;
 }
 
 void Lock::release() noexcept {
-  if (fd_ < 0) return;
-  // Said aloud: a forked child may hold a copy of the descriptor.
-  (void)::flock(fd_, LOCK_UN);
-  (void)::close(fd_);
-  fd_ = -1;
+  const int fd = std::exchange(fd_, -1);
+  if (fd < 0 || is_inherited()) return;
+  Open& open = open_locks();
+  const std::lock_guard lock(open.mutex);
+  std::erase(open.descriptors, fd);
+  // Said aloud: a child that was forked by other means may hold a copy of the descriptor.
+  (void)::flock(fd, LOCK_UN);
+  (void)::close(fd);
 }
+
+bool Lock::is_inherited() const noexcept { return forks_ != forks(); }
 
 std::string holder_of(const std::string& path) {
   std::string note;

@@ -8,9 +8,12 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/env.hpp"
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/text.hpp"
 
 namespace kda {
@@ -75,8 +78,19 @@ State* make_state() {
 }
 
 State& state() {
-  static State* state = make_state();  // leaked: usable during exit
-  return *state;
+  static constinit Lazy<State> state;
+  return state.get(make_state);
+}
+
+// What this thread says while it holds a ForkMutex, in order: a sink may wait for what a thread
+// that forks holds, and the fork for that mutex.
+using Lines = std::vector<std::pair<LogLevel, std::string>>;
+thread_local Lines* waiting = nullptr;
+
+void write_waiting() noexcept {
+  const std::unique_ptr<const Lines> lines(std::exchange(waiting, nullptr));
+  if (lines == nullptr) return;
+  for (const auto& [level, text] : *lines) write(level, text);
 }
 
 }  // namespace
@@ -87,6 +101,12 @@ bool enabled(LogLevel level) noexcept {
 
 void write(LogLevel level, std::string_view text) noexcept try {
   if (!enabled(level)) return;
+  if (holds_a_fork_mutex()) {
+    if (waiting == nullptr) waiting = new Lines;
+    waiting->emplace_back(level, text);
+    when_free(write_waiting);
+    return;
+  }
   State& to = state();
   Turn& turn = to.of_process();
   const std::lock_guard lock(turn.mutex);

@@ -16,24 +16,25 @@ bool trusts_all() { return env::flag("KDA_CACHE_TRUST_SHARED", false); }
 
 bool trusts_owner(unsigned user) { return is_ours(user) || trusts_all(); }
 
-std::string distrust(const std::string& directory) {
+std::string distrust(const std::string& directory, const char* path) {
   if (directory.empty() || trusts_all()) return {};
-  constexpr const char* kRemedy =
-      "name it in KDA_CACHE_PATH to read it only, or set KDA_CACHE_TRUST_SHARED=1 to trust all who "
-      "can write it";
+  const std::string remedy = fmt::format(
+      "name it in {} to read it only, or set KDA_CACHE_TRUST_SHARED=1 to trust all who can write "
+      "it",
+      path);
   file::Info info;
   if (file::info(directory, info, true) != 0) return {};  // not there: nothing to believe
   if (!is_ours(info.owner)) {
     return fmt::format("{} belongs to user {}, not to {} or root; {}", directory, info.owner,
-                       ::geteuid(), kRemedy);
+                       ::geteuid(), remedy);
   }
   if (info.link && file::info(directory, info) != 0) return {};
   if (!is_ours(info.owner)) {
     return fmt::format("{} leads to a directory of user {}, not of {} or root; {}", directory,
-                       info.owner, ::geteuid(), kRemedy);
+                       info.owner, ::geteuid(), remedy);
   }
   if (info.directory && info.others_write) {
-    return fmt::format("{} may be written by others; chmod go-w it, {}", directory, kRemedy);
+    return fmt::format("{} may be written by others; chmod go-w it, {}", directory, remedy);
   }
   return {};
 }

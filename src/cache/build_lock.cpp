@@ -29,7 +29,8 @@ BuildLocks::BuildLocks(std::string directory) : directory_(std::move(directory))
 BuildLocks::Held BuildLocks::try_acquire(const std::string& path, int& error) {
   const std::lock_guard lock(mutex_);
   std::weak_ptr<file::Lock>& shared = shared_[path];
-  if (Held held = shared.lock()) return held;
+  // Not one of a thread of the parent, whose lock is not this process's.
+  if (Held held = shared.lock(); held && held->held()) return held;
   auto held = std::make_shared<file::Lock>();
   error = held->try_acquire(path);
   if (error != 0) return nullptr;

@@ -7,6 +7,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -14,9 +15,11 @@
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 #include "base/no_memory.hpp"
 #include "base/text.hpp"
+#include "base/trust.hpp"
 #include "cache/bundle.hpp"
 #include "cache/entry_file.hpp"
 #include "cache/shipped.hpp"
@@ -115,7 +118,7 @@ struct Cache::Impl {
   }
 
   template <class Fits>
-  std::optional<Found> find_in_bundles(const Key& key, Fits fits) const {
+  std::optional<Found> find_in_bundles(const Key& key, Fits fits) {
     const auto all = bundles();
     if (all.empty()) return std::nullopt;
     const std::string digest = portable_digest(key.fields());
@@ -124,14 +127,23 @@ struct Cache::Impl {
         Stored stored;
         const std::string trouble = decode(contents, stored);
         if (!trouble.empty()) {
-          base::log::warn(
-              fmt::format("cache: an entry of bundle {} is damaged ({})", bundle->name(), trouble));
+          warn_once(fmt::format("cache: entry {} of bundle {} is damaged ({})", digest,
+                                bundle->name(), trouble));
         } else if (fits(stored)) {
           return Found{std::make_shared<const Entry>(std::move(stored.entry)), Origin::bundle};
         }
       }
     }
     return std::nullopt;
+  }
+
+  // A kernel is looked for more than once, and every pause while another process builds it.
+  void warn_once(const std::string& text) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!told.insert(text).second) return;
+    }
+    base::log::warn(text);
   }
 
   // Throws nothing: others may be waiting for the answer.
@@ -178,6 +190,7 @@ struct Cache::Impl {
   std::unordered_map<std::string, Shared> memory;
   std::unordered_map<std::string, Shared> shipped;  // by portable digest
   std::unordered_map<std::string, Flight> flights;
+  std::set<std::string> told;
   unsigned forks = base::forks();
 };
 
@@ -264,21 +277,34 @@ Result<Found> Cache::get(const Key& key, const std::function<Result<Entry>()>& b
   return found;
 }
 
+namespace {
+
+// All on which it depends what a cache reads and keeps: the environment may change between two
+// calls, and a directory may be trusted since.
+using Words = std::tuple<std::string, env::CacheMode, std::string, std::string>;
+
+struct Caches {
+  base::ForkMutex mutex{base::ForkRank::caches};
+  std::map<Words, std::shared_ptr<Cache>> by_words;
+};
+
+}  // namespace
+
 std::shared_ptr<Cache> shared_cache(const std::string& directory, env::CacheMode mode) {
-  // Leaked, as plans may be made during exit.  The environment may change between two calls.
-  using Words = std::tuple<std::string, env::CacheMode, std::string>;
-  static auto* mutex = new base::ForkMutex(base::ForkRank::caches);
-  static auto* caches = new std::map<Words, std::shared_ptr<Cache>>;
-  const Words words{root_of(directory), mode, env::get("KDA_CACHE_PATH")};
+  static constinit base::Lazy<Caches> of_process;
+  Caches& caches = of_process.get();
+  const std::string root = root_of(directory);
+  const Words words{root, mode, env::get("KDA_CACHE_PATH"), base::distrust(root)};
   {
-    const std::lock_guard lock(*mutex);
-    if (const auto known = caches->find(words); known != caches->end()) return known->second;
+    const std::lock_guard lock(caches.mutex);
+    const auto known = caches.by_words.find(words);
+    if (known != caches.by_words.end()) return known->second;
   }
   // Made outside the lock: a cache enrols its own mutexes for forks, and a fork, holding that list,
   // takes this one.  Of two threads the first one's stays.
   auto fresh = std::make_shared<Cache>(directory, mode);
-  const std::lock_guard lock(*mutex);
-  return caches->try_emplace(words, fresh).first->second;
+  const std::lock_guard lock(caches.mutex);
+  return caches.by_words.try_emplace(words, fresh).first->second;
 }
 
 }  // namespace kda::cache

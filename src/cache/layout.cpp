@@ -1,6 +1,7 @@
 #include "cache/layout.hpp"
 
 #include <cerrno>
+#include <utility>
 
 #include "base/file.hpp"
 
@@ -43,7 +44,11 @@ std::string Layout::trouble() const {
   return {};
 }
 
-std::vector<std::string> Layout::temporaries() const { return paths_in(temporary()); }
+std::vector<std::string> Layout::temporaries() const {
+  std::vector<std::string> paths = paths_in(temporary());
+  for (std::string& path : paths_in(wisdom_temporary())) paths.push_back(std::move(path));
+  return paths;
+}
 std::vector<std::string> Layout::set_aside() const { return paths_in(bad()); }
 
 }  // namespace kda::cache

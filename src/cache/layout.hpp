@@ -6,6 +6,7 @@
 //   <root>/v1/tmp/                   half-written ones
 //   <root>/v1/bad/                   damaged ones, for a look
 //   <root>/v1/locks/ab.lock          held by the process that builds such a key; never removed
+//   <root>/wisdom/v1/tmp/            half-written measurements (tune/wisdom.hpp), where they lie so
 #pragma once
 
 #include <string>
@@ -20,6 +21,7 @@ class Layout {
   std::string tag() const { return root_ + "/CACHEDIR.TAG"; }
   std::string objects() const { return root_ + "/v1/objects"; }
   std::string temporary() const { return root_ + "/v1/tmp"; }
+  std::string wisdom_temporary() const { return root_ + "/wisdom/v1/tmp"; }
   std::string bad() const { return root_ + "/v1/bad"; }
   std::string locks() const { return root_ + "/v1/locks"; }
 

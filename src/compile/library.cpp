@@ -12,6 +12,7 @@
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "compile/probe.hpp"
@@ -215,19 +216,33 @@ std::unique_ptr<Nvrtc> search(Search& search) {
   return search.open_first(usual_paths());
 }
 
+struct Open {
+  base::ForkMutex mutex{base::ForkRank::nvrtc};
+  std::unique_ptr<const Nvrtc> nvrtc;
+};
+
+Open& of_process() {
+  static constinit base::Lazy<Open> open;
+  return open.get();
+}
+
 }  // namespace
 
 Result<const Nvrtc*> open_nvrtc(const std::string& expected) {
-  static auto* mutex = new base::ForkMutex(base::ForkRank::nvrtc);  // leaked, as what it guards
-  static const Nvrtc* opened = nullptr;  // never freed: usable during exit
-  const std::lock_guard lock(*mutex);
-  if (opened == nullptr) {
+  Open& of = of_process();
+  const std::lock_guard lock(of.mutex);
+  if (of.nvrtc == nullptr) {
     Search attempt;
-    auto found = expected.empty() ? search(attempt) : attempt.open(expected);
-    if (!found) return attempt.failure();
-    opened = found.release();
+    of.nvrtc = expected.empty() ? search(attempt) : attempt.open(expected);
+    if (of.nvrtc == nullptr) return attempt.failure();
   }
-  return opened;
+  return of.nvrtc.get();
+}
+
+bool nvrtc_is_open() {
+  Open& of = of_process();
+  const std::lock_guard lock(of.mutex);
+  return of.nvrtc != nullptr;
 }
 
 std::string search_inputs() {

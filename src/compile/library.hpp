@@ -37,6 +37,8 @@ struct Nvrtc {
 // what was tried.
 Result<const Nvrtc*> open_nvrtc(const std::string& expected = {});
 
+bool nvrtc_is_open();
+
 // All that decides which library open_nvrtc() would choose, as text, without opening one.
 std::string search_inputs();
 

@@ -85,8 +85,9 @@ std::string explain(const Nvrtc& nvrtc, nvrtcResult result) {
   return text;
 }
 
-// The library that toolchain() spoke of and no other, so that a cached kernel's key is true.
+// The library that toolchain() speaks of and no other, so that a cached kernel's key is true.
 Result<const Nvrtc*> known_nvrtc() {
+  forget_replaced_toolchain();
   const Result<Toolchain> known = toolchain();
   if (!known) return known.status();
   return open_nvrtc(known->path);
@@ -132,6 +133,12 @@ Result<std::string> identity() {
   const std::string appended = base::env::get("NVRTC_APPEND_FLAGS");
   if (!appended.empty()) text += " NVRTC_APPEND_FLAGS=" + base::quote(appended);
   return text;
+}
+
+Result<std::string> open_identity() {
+  const Result<const Nvrtc*> nvrtc = known_nvrtc();
+  if (!nvrtc) return nvrtc.status();
+  return identity();
 }
 
 Result<std::string> library_path() {

@@ -44,6 +44,10 @@ Result<std::string> compile_to_ptx(const Job& job, std::span<const Header> heade
 // of the cache key.  Fails as compile does.
 Result<std::string> identity();
 
+// The same once it is open, after which it is not another one: where its files were replaced since
+// identity() was asked, what came in their place.
+Result<std::string> open_identity();
+
 // Where NVRTC was found, for people (kda-tune doctor).
 Result<std::string> library_path();
 

@@ -10,6 +10,7 @@
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/trust.hpp"
@@ -30,23 +31,23 @@ struct Place {
   env::CacheMode mode;
 };
 
-struct State {
-  base::ForkMutex mutex{base::ForkRank::toolchain};
-  std::optional<Place> place;
-  std::optional<Toolchain> known;
-};
-
-State& state() {
-  static State* state = new State;  // leaked: usable during exit
-  return *state;
-}
-
 // One toolchain that was opened before: how it was found and how the files looked.
 struct Record {
   std::string inputs;  // digest of search_inputs()
   std::string stamps;  // of libnvrtc and its builtins
   Toolchain toolchain;
 };
+
+struct State {
+  base::ForkMutex mutex{base::ForkRank::toolchain};
+  std::optional<Place> place;
+  std::optional<Record> known;
+};
+
+State& state() {
+  static constinit base::Lazy<State> state;
+  return state.get();
+}
 
 // The builtins matter too: they hold the device library that is linked into every kernel.
 std::string stamps_of(const Toolchain& toolchain) {
@@ -103,8 +104,9 @@ std::vector<Record> read_note(const std::string& path) {
 void write_note(const std::string& directory, const std::vector<Record>& records) {
   std::string text;
   for (const Record& record : records) text += to_line(record);
-  int error = file::make_directories(directory);
-  if (error == 0) error = file::publish(directory, directory + "/toolchain.txt", text);
+  const std::string temporary = directory + "/v1/tmp";  // where the cache sweeps (cache/layout.hpp)
+  int error = file::make_directories(temporary);
+  if (error == 0) error = file::publish(temporary, directory + "/toolchain.txt", text);
   if (error != 0) {
     base::log::debug(
         fmt::format("no note of the toolchain in {}: {}", directory, file::describe(error)));
@@ -118,16 +120,14 @@ Place place_by_environment() {
   return {directory, env::cache_mode()};
 }
 
-Result<Toolchain> find(const Place& place) {
+Result<Record> find(const Place& place) {
   const auto& [directory, mode] = place;
   const bool reads = mode != env::CacheMode::off && !directory.empty();
   const std::string path = reads ? directory + "/toolchain.txt" : std::string();
   std::vector<Record> records = read_note(path);
   Record now{.inputs = base::digest(search_inputs()), .stamps = {}, .toolchain = {}};
   for (const Record& record : records) {
-    if (record.inputs == now.inputs && record.stamps == stamps_of(record.toolchain)) {
-      return record.toolchain;
-    }
+    if (record.inputs == now.inputs && record.stamps == stamps_of(record.toolchain)) return record;
   }
 
   const Result<const Nvrtc*> nvrtc = open_nvrtc();
@@ -143,7 +143,7 @@ Result<Toolchain> find(const Place& place) {
     if (records.size() > kMaxRecords) records.resize(kMaxRecords);
     write_note(directory, records);
   }
-  return now.toolchain;
+  return now;
 }
 
 }  // namespace
@@ -152,11 +152,20 @@ Result<Toolchain> toolchain() {
   State& to = state();
   const std::lock_guard lock(to.mutex);
   if (!to.known) {
-    Result<Toolchain> found = find(to.place ? *to.place : place_by_environment());
-    if (!found) return found;
+    Result<Record> found = find(to.place ? *to.place : place_by_environment());
+    if (!found) return found.status();
     to.known = *std::move(found);
   }
-  return *to.known;
+  return to.known->toolchain;
+}
+
+void forget_replaced_toolchain() {
+  State& to = state();
+  const std::lock_guard lock(to.mutex);
+  if (!to.known || nvrtc_is_open() || to.known->stamps == stamps_of(to.known->toolchain)) return;
+  base::log::info(fmt::format("{} is no longer what it was; looking for NVRTC again",
+                              to.known->toolchain.path));
+  to.known.reset();
 }
 
 void keep_toolchain_note_in(const std::string& directory, env::CacheMode mode) {

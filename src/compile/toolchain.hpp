@@ -18,6 +18,10 @@ struct Toolchain {
 // disk, which a start with every kernel cached can save.
 Result<Toolchain> toolchain();
 
+// Where the library is not open yet and its files have changed since the note that toolchain()
+// believed, or gone: the next toolchain() looks again.
+void forget_replaced_toolchain();
+
 // Keeps the note in this directory (empty: nowhere), as the mode says, instead of where the
 // environment says.  Before the first toolchain().
 void keep_toolchain_note_in(const std::string& directory, base::env::CacheMode mode);

@@ -12,6 +12,7 @@
 
 #include "base/env.hpp"
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 
 namespace kda::launch {
@@ -29,8 +30,8 @@ struct State {
 };
 
 State& state() {
-  static auto* state = new State;  // leaked: plans may be destroyed during exit
-  return *state;
+  static constinit base::Lazy<State> state;
+  return state.get();
 }
 
 // CUDA's state does not survive fork(); calls into it from the child hang or corrupt.

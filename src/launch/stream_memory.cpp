@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 #include "launch/driver.hpp"
 
@@ -17,8 +18,8 @@ struct Pools {
 };
 
 Pools& pools() {
-  static auto* pools = new Pools;  // leaked: calls may come during exit
-  return *pools;
+  static constinit base::Lazy<Pools> pools;
+  return pools.get();
 }
 
 Result<CUmemoryPool> make_pool(const Driver& driver, int ordinal) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 
 namespace kda::plan {
@@ -27,8 +28,8 @@ struct Rows {
 };
 
 Rows& rows() {
-  static auto* rows = new Rows;  // leaked: plans may be made during exit
-  return *rows;
+  static constinit base::Lazy<Rows> rows;
+  return rows.get();
 }
 
 void forget(const std::shared_ptr<const Plan::Impl>& plan) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 #include <mutex>
 #include <utility>
@@ -79,12 +80,17 @@ Result<tune::Record> measure(const Problem& problem, const device::Device& devic
   if (Status status = check_capture(**driver, options.stream); !status) return status;
 
   static std::mutex mutex;  // two searches at once would time each other
+  const std::string began = now();
+  const std::uint64_t before = wisdom.generation();
   const std::lock_guard lock(mutex);
-  // Perhaps another thread measured just this while we waited.
+  // Perhaps another thread measured just this while we waited; what was known before is not what
+  // the caller wants (KDA_TUNE=off).
   const bool everything = options.strategy.empty() && options.tuning.empty();
-  if (everything) {
+  if (everything && wisdom.generation() != before) {
     const std::optional<tune::Hint> hint = wisdom.find(problem, device);
-    if (hint && hint->match == tune::Match::exact) return *hint->record;
+    if (hint && hint->match == tune::Match::exact && hint->record->date >= began) {
+      return *hint->record;
+    }
   }
   const launch::RelaxedCapture relaxed(**driver);
   try {

@@ -33,11 +33,24 @@ Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stag
                             device.name, device.shared_per_block));
 }
 
+// Whether another compiler would run than the key names.
+bool names_another_compiler(const cache::Key& key) {
+  const Result<std::string> compiler = compile::identity();
+  const std::string* const named = cache::value_of(key.fields(), cache::kCompilerField);
+  return compiler && named != nullptr && *named != *compiler;
+}
+
 // A bundle's kernel wants no compiler, not even to know which it would be.
 Result<cache::Found> find_or_compile(Unit& unit, cache::Cache& cache) {
   if (std::optional<cache::Found> shipped = cache.find_shipped(unit.key)) return *shipped;
-  if (Status status = add_compiler(unit); !status) return status;
-  return cache.get(unit.key, [&] { return compile_unit(unit, cache); });
+  const cache::Key portable = unit.key;
+  for (bool again = false;; again = true) {
+    if (Status status = add_compiler(unit); !status) return status;
+    Result<cache::Found> found = cache.get(unit.key, [&] { return compile_unit(unit, cache); });
+    // NVRTC's files were replaced, which nobody knew before it was opened.
+    if (found || again || !names_another_compiler(unit.key)) return found;
+    unit.key = portable;
+  }
 }
 
 Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& stage,
@@ -117,6 +130,16 @@ Result<cache::Entry> compile_unit(const Unit& unit, const cache::Cache& cache) {
         unit.job.entry, unit.job.target, unit.key.digest());
     for (const std::string& trouble : cache.troubles()) why += "; " + trouble;
     return Status(Code::compile_failed, std::move(why));
+  }
+  const Result<std::string> compiler = compile::open_identity();
+  if (!compiler) return compiler.status();
+  const std::string* const named = cache::value_of(unit.key.fields(), cache::kCompilerField);
+  if (named != nullptr && *named != *compiler) {
+    return Status(
+        Code::compile_failed,
+        fmt::format("NVRTC was replaced while this process ran: it is {} now, and the key of {} "
+                    "says {}",
+                    *compiler, unit.job.entry, *named));
   }
   Result<compile::Build> built = compile::compile(unit.job, headers());
   if (!built) return built.status();

@@ -1,6 +1,8 @@
 // One stage's source, and the key under which its cubin is kept.
+#include <utility>
 #include <vector>
 
+#include "base/lazy.hpp"
 #include "compose/embedded.hpp"
 #include "compose/source.hpp"
 #include "device/family.hpp"
@@ -16,14 +18,14 @@ constexpr const char* kSchema = "kda kernel 2";
 }  // namespace
 
 std::span<const compile::Header> headers() {
-  static const std::vector<compile::Header> all = [] {
+  static constinit base::Lazy<const std::vector<compile::Header>> all;
+  return all.get([] {
     std::vector<compile::Header> list;
     for (const compose::EmbeddedFile& file : compose::embedded_files()) {
       list.push_back({file.path, file.text});
     }
-    return list;
-  }();
-  return all;
+    return new const std::vector<compile::Header>(std::move(list));
+  });
 }
 
 Result<Unit> portable_unit_of(const compose::Stage& stage, const device::Device& device) {

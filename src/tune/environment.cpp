@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/digest.hpp"
+#include "base/lazy.hpp"
 #include "base/text.hpp"
 #include "compile/nvrtc.hpp"
 #include "compose/code.hpp"
@@ -15,14 +16,14 @@ namespace kda::tune {
 
 // Of what is compiled: a comment changes no time.
 std::string templates_digest() {
-  static const std::string digest = [] {
+  static constinit base::Lazy<const std::string> digest;
+  return digest.get([] {
     std::string text;
     for (const compose::EmbeddedFile& file : compose::embedded_files()) {
       text += fmt::format("{}\n{}\n", file.path, base::digest(compose::code_of(file.text)));
     }
-    return base::digest(text);
-  }();
-  return digest;
+    return new const std::string(base::digest(text));
+  });
 }
 
 Result<Environment> environment_of(const device::Device& device) {

@@ -92,6 +92,10 @@ std::vector<Fault> verify(const Wisdom& wisdom) {
 }
 
 Result<int> prune(Wisdom& wisdom, const Prune& what, const Environment& now) {
+  if (!wisdom.keeps()) {
+    return Status(Code::invalid_argument,
+                  fmt::format("wisdom in '{}' is not to be written", wisdom.directory()));
+  }
   int removed = 0;
   for (const std::string& path : record_paths(wisdom.directory())) {
     const std::string fault = fault_of(path);

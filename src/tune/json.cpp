@@ -9,6 +9,7 @@ namespace kda::tune {
 namespace {
 
 const Json kNone;
+const Json kNoElements = Json::array();
 
 }  // namespace
 
@@ -89,8 +90,7 @@ const Json& Fields::array(const char* name) {
   const Json& value = field(name);
   if (value.is_array()) return value;
   refuse(fmt::format("{} is no array", name));
-  static const Json none = Json::array();
-  return none;
+  return kNoElements;
 }
 
 }  // namespace kda::tune

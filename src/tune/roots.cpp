@@ -11,6 +11,7 @@
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 #include "tune/match.hpp"
 
@@ -23,13 +24,18 @@ namespace file = base::file;
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr const char* kManifest = "manifest.json";
 
+struct Told {
+  base::ForkMutex mutex{base::ForkRank::told};
+  std::set<std::string> paths;
+};
+
 // The same fault is not told twice.
 void warn_once(const std::string& path, const std::string& why) {
-  static auto* mutex = new base::ForkMutex(base::ForkRank::told);
-  static auto* told = new std::set<std::string>;
+  static constinit base::Lazy<Told> of_process;
+  Told& told = of_process.get();
   {
-    const std::lock_guard lock(*mutex);
-    if (!told->insert(path).second) return;
+    const std::lock_guard lock(told.mutex);
+    if (!told.paths.insert(path).second) return;
   }
   base::log::warn(fmt::format("wisdom: {} is passed over: {}", path, why));
 }

@@ -11,8 +11,10 @@
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "base/trust.hpp"
 #include "strategy/table.hpp"
 #include "tune/match.hpp"
 #include "tune/roots.hpp"
@@ -39,6 +41,15 @@ std::string root_of(const std::string& directory, const std::string& cache_dir) 
   return cache.empty() ? cache : base::file::join(cache, "wisdom");
 }
 
+// Whoever may write it, or the directory of kernels in which it lies, chooses what runs.
+std::string distrust(const std::string& root, const std::string& cache_dir) {
+  const std::string cache = cache_dir.empty() ? env::cache_root() : base::file::absolute(cache_dir);
+  if (!cache.empty() && root == base::file::join(cache, "wisdom")) {
+    if (std::string why = base::distrust(cache, "KDA_WISDOM_PATH"); !why.empty()) return why;
+  }
+  return base::distrust(root, "KDA_WISDOM_PATH");
+}
+
 std::vector<std::string> shared_roots() {
   std::vector<std::string> roots;
   const std::string path = env::get("KDA_WISDOM_PATH");
@@ -59,6 +70,7 @@ bool serves(const Question& question, const Candidate& candidate) {
 
 struct Wisdom::Impl {
   std::string root;
+  std::string distrusted;  // why root is not used
   std::vector<std::string> shared;
   bool reads = true, writes = true;
 
@@ -71,7 +83,7 @@ struct Wisdom::Impl {
   std::vector<std::pair<std::string, Source>> roots() const {
     std::vector<std::pair<std::string, Source>> list;
     if (!reads) return list;
-    if (!root.empty()) list.emplace_back(root, Source::user);
+    if (!root.empty() && distrusted.empty()) list.emplace_back(root, Source::user);
     for (const std::string& each : shared) list.emplace_back(each, Source::shared);
     return list;
   }
@@ -139,13 +151,20 @@ Wisdom::Wisdom(const std::string& directory, const std::string& cache_dir, env::
   impl_->root = root_of(directory, cache_dir);
   impl_->shared = shared_roots();
   impl_->reads = mode != env::CacheMode::off;
-  impl_->writes = mode == env::CacheMode::read_write && !impl_->root.empty();
+  impl_->distrusted = distrust(impl_->root, cache_dir);
+  impl_->writes =
+      mode == env::CacheMode::read_write && !impl_->root.empty() && impl_->distrusted.empty();
+  if (impl_->reads && !impl_->distrusted.empty()) {
+    base::log::warn(
+        fmt::format("wisdom: {}; measurements are neither read there nor kept", impl_->distrusted));
+  }
 }
 
 Wisdom::~Wisdom() = default;
 
 const std::string& Wisdom::directory() const noexcept { return impl_->root; }
 bool Wisdom::keeps() const noexcept { return impl_->writes; }
+const std::string& Wisdom::distrusted() const noexcept { return impl_->distrusted; }
 std::uint64_t Wisdom::generation() const noexcept { return impl_->generation; }
 
 std::optional<Hint> Wisdom::find(const Problem& problem, const device::Device& device,
@@ -238,21 +257,33 @@ void Wisdom::reload() {
   ++impl_->generation;
 }
 
+namespace {
+
+struct Every {
+  base::ForkMutex mutex{base::ForkRank::wisdoms};
+  std::map<std::string, std::shared_ptr<Wisdom>> by_name;
+};
+
+}  // namespace
+
 std::shared_ptr<Wisdom> shared_wisdom(const std::string& directory, const std::string& cache_dir,
                                       env::CacheMode mode) {
-  // Leaked, as plans may be made during exit.  The environment may change between two calls.
-  static auto* mutex = new base::ForkMutex(base::ForkRank::wisdoms);
-  static auto* every = new std::map<std::string, std::shared_ptr<Wisdom>>;
-  const std::string name = fmt::format("{}\n{}\n{}", root_of(directory, cache_dir),
-                                       env::get("KDA_WISDOM_PATH"), static_cast<int>(mode));
+  // The environment may change between two calls.
+  static constinit base::Lazy<Every> of_process;
+  Every& every = of_process.get();
+  const std::string root = root_of(directory, cache_dir);
+  const std::string name = fmt::format("{}\n{}\n{}\n{}", root, env::get("KDA_WISDOM_PATH"),
+                                       static_cast<int>(mode), distrust(root, cache_dir));
   {
-    const std::lock_guard lock(*mutex);
-    if (const auto known = every->find(name); known != every->end()) return known->second;
+    const std::lock_guard lock(every.mutex);
+    if (const auto known = every.by_name.find(name); known != every.by_name.end()) {
+      return known->second;
+    }
   }
   // Made outside the lock, as a shared cache is: it enrols a mutex of its own for forks.
   auto fresh = std::make_shared<Wisdom>(directory, cache_dir, mode);
-  const std::lock_guard lock(*mutex);
-  return every->try_emplace(name, fresh).first->second;
+  const std::lock_guard lock(every.mutex);
+  return every.by_name.try_emplace(name, fresh).first->second;
 }
 
 }  // namespace kda::tune

@@ -79,8 +79,11 @@ class Wisdom {
   std::uint64_t generation() const noexcept;
 
   const std::string& directory() const noexcept;
-  // Whether add() keeps records there, too: not where mode or a missing home forbids it.
+  // Whether add() keeps records there, too: not where mode or a missing home forbids it, or others
+  // may write the directory.
   bool keeps() const noexcept;
+  // Why the directory is neither read nor written (base/trust.hpp); empty: it may be.
+  const std::string& distrusted() const noexcept;
 
  private:
   struct Impl;

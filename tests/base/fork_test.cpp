@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/lazy.hpp"
 #include "support/catch.hpp"
 #include "support/process.hpp"
 
@@ -71,4 +72,41 @@ TEST_CASE("a child knows that it is one") {
   { const ForkMutex any(ForkRank::cache); }
   CHECK(in_child([&] { return forks() == here + 1 ? 0 : 1; }) == 0);
   CHECK(forks() == here);
+}
+
+// The bug: cuInit may fork (nvidia-modprobe makes device nodes), and its caller holds the driver's
+// mutex, for which the fork then waited for ever: the first plan of a user before there were nodes.
+TEST_CASE("a thread may fork while it holds a mutex, and goes on in the child, too") {
+  ForkMutex outer(ForkRank::driver), inner(ForkRank::told);
+  ::alarm(60);
+  {
+    const std::lock_guard one(outer);
+    CHECK(in_child([&] {
+            const std::lock_guard two(inner);
+            return kda::base::holds_a_fork_mutex() ? 0 : 1;
+          }) == 0);
+  }
+  const std::lock_guard again(outer);
+  ::alarm(0);
+}
+
+// The bug: the guard of a static variable in a function stayed shut in a child whose parent had a
+// thread behind it, and the child's first plan waited for it for ever (a thread that makes the
+// first plan beside workers that are forked).
+TEST_CASE("what is made at its first use can be made in a child whose parent had begun") {
+  static constinit kda::base::Lazy<int> value;
+  std::atomic<bool> begun = false, may_end = false;
+  std::thread maker([&] {
+    value.get([&] {
+      begun = true;
+      while (!may_end) std::this_thread::yield();
+      return new int(1);
+    });
+  });
+  while (!begun) std::this_thread::yield();
+  CHECK(in_child([] { return value.get([] { return new int(2); }) == 2 ? 0 : 1; }) == 0);
+  CHECK(value.get([] { return new int(3); }) == 3);
+  may_end = true;
+  maker.join();
+  CHECK(value.get() == 3);  // the first that was done
 }

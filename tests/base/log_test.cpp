@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "support/catch.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
@@ -39,6 +41,33 @@ TEST_CASE("a sink gets its level and above, and nothing once it is gone") {
 TEST_CASE("a sink that throws harms nobody") {
   kda::set_log(LogLevel::warn, [](LogLevel, std::string_view) { throw 1; });
   log::warn("lost");
+  kda::set_log(LogLevel::off);
+}
+
+// The bug: a thread that said something while it held a mutex which forks take waited in its sink
+// for Python's interpreter, and the thread that had that, forking, for the mutex.
+TEST_CASE("what is said while forks would wait is written when they would not, in order") {
+  std::vector<std::string> seen;
+  bool held = false;
+  kda::set_log(LogLevel::info, [&](LogLevel, std::string_view text) {
+    held |= kda::base::holds_a_fork_mutex();
+    seen.emplace_back(text);
+  });
+  {
+    kda::base::ForkMutex outer(kda::base::ForkRank::toolchain), inner(kda::base::ForkRank::nvrtc);
+    const std::lock_guard one(outer);
+    {
+      const std::lock_guard two(inner);
+      log::info("first");
+    }
+    log::debug("never");
+    log::info("third");
+    CHECK(seen.empty());
+  }
+  CHECK(seen == std::vector<std::string>{"first", "third"});
+  CHECK_FALSE(held);
+  log::info("at once");
+  CHECK(seen.size() == 3);
   kda::set_log(LogLevel::off);
 }
 

@@ -134,6 +134,18 @@ TEST_CASE("what a writer left behind goes when it is an hour old") {
   CHECK(at.entries().size() == 10);
 }
 
+// The bug: those of measurements, which lie in the same directory, stayed for ever.
+TEST_CASE("what a writer of measurements left behind goes, too") {
+  const Scratch scratch;
+  fill(scratch);
+  const Layout at(scratch.path());
+  REQUIRE(file::make_directories(at.wisdom_temporary()) == 0);
+  REQUIRE(file::publish(at.temporary(), at.wisdom_temporary() + "/1.0", "half") == 0);
+  set_age(at.wisdom_temporary() + "/1.0", 2 * kHour);
+  CHECK(sweep(scratch.path(), 1 << 30, 1 << 30).leftovers == 1);
+  CHECK(at.temporaries().empty());
+}
+
 TEST_CASE("one process sweeps at a time") {
   const Scratch scratch;
   const auto each = static_cast<std::int64_t>(fill(scratch));

@@ -20,6 +20,7 @@ using kda::base::distrust;
 using kda::cache::Cache;
 using kda::cache::Layout;
 using kda::cache::Origin;
+using kda::cache::shared_cache;
 using kda::test::contains;
 using kda::test::Environment;
 using kda::test::fresh_origin_of;
@@ -56,6 +57,25 @@ TEST_CASE("a directory that others may write is not used, and the warning says w
   struct stat status {};
   REQUIRE(::stat(root.c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0755);  // modes that are there are left alone
+}
+
+// The bug: a process went by what it had found at first, so that neither remedy that the warning
+// names did anything before it was started again.
+TEST_CASE("a directory is used once it is trusted, by the same process") {
+  const Scratch scratch;
+  const std::string root = scratch / "kda";
+  CHECK(fresh_origin_of(root) == Origin::built);
+  REQUIRE(::chmod(root.c_str(), 0777) == 0);
+  const Warnings warnings;
+  CHECK(shared_cache(root)->directory().empty());
+  {
+    const Environment trusting("KDA_CACHE_TRUST_SHARED", "1");
+    CHECK(shared_cache(root)->directory() == root);
+  }
+  CHECK(shared_cache(root)->directory().empty());
+  REQUIRE(::chmod(root.c_str(), 0755) == 0);
+  CHECK(shared_cache(root)->directory() == root);
+  CHECK(origin_of(*shared_cache(root)) == Origin::disk);
 }
 
 TEST_CASE(

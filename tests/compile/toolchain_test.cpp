@@ -1,6 +1,8 @@
 #include "compile/toolchain.hpp"
 
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "base/file.hpp"
 #include "compile/nvrtc.hpp"
@@ -63,6 +65,18 @@ TEST_CASE("a note that is false or damaged is not believed") {
     REQUIRE(file::publish(scratch.path(), scratch / "toolchain.txt", damaged) == 0);
     CHECK_THAT(run(), contains(identity));
   }
+}
+
+// The bug: a half-written note stayed in the cache's root, where nobody sweeps.
+TEST_CASE("a note is written where the cache sweeps") {
+  const Scratch scratch;
+  const auto apart = run_case_apart(kIdentity, {{"KDA_CACHE_DIR", scratch.path()}});
+  CHECK_FALSE(note_in(scratch).empty());
+  std::vector<std::string> names;
+  REQUIRE(file::list(scratch.path(), names) == 0);
+  CHECK(names == std::vector<std::string>{"toolchain.txt", "v1"});
+  REQUIRE(file::list(scratch / "v1/tmp", names) == 0);
+  CHECK(names.empty());
 }
 
 TEST_CASE("KDA_CACHE=off and ro leave no note") {

@@ -67,6 +67,16 @@ TEST_CASE("a cuInit that fails is kept, with the driver's name for it") {
   CHECK_FALSE(launch::driver());
 }
 
+// The bug: where there are no device nodes yet, and a user who is not root, cuInit forks, and the
+// fork waited for ever for the mutex under which the driver is opened.
+TEST_CASE("a cuInit that forks is waited for, and by its child, too") {
+  FakeDriver fake;
+  fake.init_forks = true;
+  ::alarm(60);
+  CHECK(launch::driver());
+  ::alarm(0);
+}
+
 TEST_CASE("check names the call and what the driver says") {
   FakeDriver fake;
   REQUIRE(launch::driver());

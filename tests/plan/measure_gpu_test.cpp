@@ -2,6 +2,7 @@
 #include "support/scratch.hpp"
 #include "support/trials.hpp"
 #include "support/words.hpp"
+#include "tune/wisdom.hpp"
 
 using namespace kda;
 using namespace kda::test;
@@ -23,4 +24,26 @@ TEST_CASE("an application's search finds inputs as promised", "[gpu]") {
     INFO(plan->describe());
     CHECK_THAT(plan->describe(), contains("measured now in"));
   }
+}
+
+// The bug: where plans are to know nothing of measurements, a search was answered by what had been
+// measured before, as "measured now".
+TEST_CASE("KDA_TUNE=off measures, whatever is known", "[gpu]") {
+  if (!on_device()) return;
+  const Scratch folder;
+  Options options{.effort = Effort::measure, .time_limit_seconds = 5};
+  options.cache_dir = options.wisdom_dir = folder.path();
+  const Problem problem = problem_in_words("T=128 H=2 K=64 V=64");
+  REQUIRE(Plan::make(problem, options));
+  const auto wisdom = tune::shared_wisdom(options.wisdom_dir, options.cache_dir);
+  const auto listed = wisdom->list();
+  REQUIRE_FALSE(listed.empty());
+  REQUIRE(listed[0].source == tune::Source::user);
+  tune::Record planted = *listed[0].record;
+  planted.decision = "planted";
+  REQUIRE(wisdom->add(planted));
+  const auto evidence = [&] { return Plan::make(problem, options)->describe(); };
+  CHECK_THAT(evidence(), contains("planted") && !contains("measured now"));
+  const Environment off("KDA_TUNE", "off");
+  CHECK_THAT(evidence(), contains("measured now") && !contains("planted"));
 }

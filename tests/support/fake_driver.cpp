@@ -1,5 +1,8 @@
 #include "support/fake_driver.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +22,14 @@ Handle handle(std::uintptr_t number) {
 }
 
 CUresult unsupported() { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult init(unsigned) { return fake->init_result; }
+CUresult init(unsigned) {
+  if (fake->init_forks) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    ::waitpid(child, nullptr, 0);
+  }
+  return fake->init_result;
+}
 CUresult version(int* version) {
   *version = 12040;
   return CUDA_SUCCESS;

@@ -24,6 +24,7 @@ class FakeDriver {
   int devices = 2;
   int capability[2] = {9, 0};
   CUresult init_result = CUDA_SUCCESS;
+  bool init_forks = false;  // as libcuda's does that has nvidia-modprobe make device nodes
   CUresult load_result = CUDA_SUCCESS;
   CUresult launch_result = CUDA_SUCCESS;
   CUresult set_result = CUDA_SUCCESS;       // of a kept graph's arguments

@@ -120,6 +120,17 @@ TEST_CASE("prune takes what is named and nothing else", "[tune]") {
   CHECK(f.mine(f.to).empty());
 }
 
+// The bug: KDA_CACHE=ro, of which nothing is to be written, and prune removed what was there.
+TEST_CASE("prune takes nothing where nothing is to be written", "[tune]") {
+  Fixture f;
+  REQUIRE(f.to.add(record_of(f.first)));
+  tune::Wisdom wisdom(f.scratch / "to", "", base::env::CacheMode::read_only);
+  const auto removed = tune::prune(wisdom, {.all = true}, record_of(f.first).environment);
+  REQUIRE_FALSE(removed);
+  CHECK_THAT(removed.status().message(), test::contains("is not to be written"));
+  CHECK(wisdom.find(f.first, h200()));
+}
+
 // The bug: a list passes over what it cannot read, so this saw nothing where no record was
 // readable.
 TEST_CASE("every shipped record is sound", "[tune]") {

@@ -1,5 +1,7 @@
 #include "tune/wisdom.hpp"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -289,4 +291,37 @@ TEST_CASE("other processes' records are seen after a reload", "[tune]") {
   CHECK_FALSE(f.wisdom.find(f.problem, h200()));
   f.wisdom.reload();
   CHECK(f.wisdom.find(f.problem, h200()));
+}
+
+// The bug: a cache directory that others may write was not used, but the measurements in it were,
+// by which they chose what runs.
+TEST_CASE("measurements of a directory that others may write are neither read nor kept", "[tune]") {
+  Fixture f;
+  const std::string cache = f.scratch / "cache";
+  {
+    tune::Wisdom wisdom("", cache);
+    REQUIRE(wisdom.add(record_of(f.problem)));
+    CHECK(wisdom.keeps());
+    CHECK(wisdom.distrusted().empty());
+  }
+  const auto found = [&] { return tune::Wisdom("", cache).find(f.problem, h200()).has_value(); };
+  for (const std::string& directory : {cache, cache + "/wisdom"}) {
+    REQUIRE(::chmod(directory.c_str(), 0777) == 0);
+    CHECK_FALSE(found());
+    tune::Wisdom wisdom("", cache);
+    CHECK_FALSE(wisdom.keeps());
+    CHECK_THAT(wisdom.distrusted(),
+               test::contains("chmod go-w") && test::contains("KDA_WISDOM_PATH"));
+    CHECK(wisdom.add(record_of(f.problem)).ok());  // to this process's memory
+    CHECK(wisdom.find(f.problem, h200()));
+    {
+      const test::Environment trusting("KDA_CACHE_TRUST_SHARED", "1");
+      CHECK(found());
+      CHECK(tune::shared_wisdom("", cache)->keeps());
+    }
+    CHECK_FALSE(tune::shared_wisdom("", cache)->keeps());
+    REQUIRE(::chmod(directory.c_str(), 0755) == 0);
+    CHECK(found());
+    CHECK(tune::shared_wisdom("", cache)->keeps());
+  }
 }

@@ -143,6 +143,7 @@ std::string fixed_tuning(const Request& request) {
 std::string why_not_kept(const tune::Wisdom& wisdom) {
   if (wisdom.keeps()) return {};
   if (wisdom.directory().empty()) return "there is no directory for measurements; set HOME";
+  if (!wisdom.distrusted().empty()) return wisdom.distrusted();
   return fmt::format("KDA_CACHE is {}, and {} is not written", base::env::get("KDA_CACHE"),
                      wisdom.directory());
 }

@@ -217,7 +217,11 @@ int wisdom_prune(const Request& request) {
     // Templates and compiler are the same for every device.
     now = must(tune::environment_of(must(device::parse("h200"))));
   }
-  const int removed = must(tune::prune(*wisdom_of(request), request.prune, now));
+  const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
+  if (const std::string why = why_not_kept(*wisdom); !why.empty()) {
+    throw cli::Failure(cli::kFailed, "nothing was removed: " + why);
+  }
+  const int removed = must(tune::prune(*wisdom, request.prune, now));
   cli::Document document(request.output);
   document.tell("removed", Json::array({{{"removed", removed}}}),
                 fmt::format("{} removed", removed));

@@ -1,0 +1,49 @@
+#include "base/file_lock.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <optional>
+
+#include "support/catch.hpp"
+#include "support/process.hpp"
+#include "support/scratch.hpp"
+
+namespace file = kda::base::file;
+using kda::test::Child;
+using kda::test::in_child;
+using kda::test::Scratch;
+
+// The bug: a child that was forked while a lock was held had a copy of its descriptor, so that the
+// lock of a process that was killed lived as long as its children, and all others waited for it.
+TEST_CASE("a lock goes with its holder, whoever was forked from it meanwhile") {
+  const Scratch scratch;
+  const std::string path = scratch.path() + "/lock";
+  std::optional<file::Lock> lock(std::in_place);
+  REQUIRE(lock->try_acquire(path) == 0);
+  Child child([&] {
+    if (lock->held()) return 1;  // it is the parent's
+    ::raise(SIGSTOP);            // for as long as the parent likes
+    return 0;
+  });
+  REQUIRE(child.wait_for_stop());
+  file::Lock other;
+  CHECK(other.try_acquire(path) == EWOULDBLOCK);
+  lock.reset();
+  CHECK(other.try_acquire(path) == 0);
+}
+
+TEST_CASE("a child that gives up what it has inherited takes nothing from its parent") {
+  const Scratch scratch;
+  const std::string path = scratch.path() + "/lock";
+  file::Lock lock;
+  REQUIRE(lock.try_acquire(path) == 0);
+  CHECK(in_child([&] {
+          file::Lock own;
+          const int opened = own.try_acquire(scratch.path() + "/own");  // by the same descriptor
+          lock.release();
+          return opened == 0 && own.held() && own.try_acquire(path) == EWOULDBLOCK ? 0 : 1;
+        }) == 0);
+  file::Lock other;
+  CHECK(other.try_acquire(path) == EWOULDBLOCK);
+  CHECK(lock.held());
+}
