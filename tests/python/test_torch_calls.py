@@ -117,6 +117,20 @@ both = pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda])
         (ValueError, "A_log is missing", {"use_gate_in_kernel": True}),
         (AssertionError, r"q is \[1, 8, 2, 16\] and k \[1, 8, 1, 16\]", {"k": inputs(H=1)["k"]}),
         (AssertionError, "HV = 3 value heads", inputs(HV=3)),
+        # The bug: no heads were a ZeroDivisionError.
+        (AssertionError, "HV = 2 value heads are no multiple of H = 0", inputs(H=0)),
+        (AssertionError, "HV = 0 value heads are no multiple of H = 0", inputs(H=0, HV=0)),
+        # The bug: of cu_seqlens without a dimension an IndexError, and without an element torch's
+        # refusal of a negative size, or zeros.
+        (ValueError, r"cu_seqlens is torch.int64 of shape \[0\]; it is whole numbers \[N \+ 1\]",
+         {"cu_seqlens": cu()}),
+        (ValueError, r"cu_seqlens is .* \[0\]", {"cu_seqlens": cu(), "cu_seqlens_cpu": cu()}),
+        (ValueError, r"cu_seqlens is .* \[\]", {"cu_seqlens": cu(0)[0]}),
+        (ValueError, r"cu_seqlens is .* \[\]",
+         {"cu_seqlens": cu(0)[0], "use_graph": True, "max_num_seqs": 3}),
+        (ValueError, r"cu_seqlens is .* \[1, 2\]", {"cu_seqlens": cu(0, 8)[None]}),
+        (ValueError, r"cu_seqlens is .* \[0\]",
+         {"cu_seqlens": cu(), "output_final_state": True}),
         (AssertionError, r"g is \[1, 8, 2, 8\]", {"g": inputs(K=8)["g"]}),
         (AssertionError, r"beta is \[1, 8, 1\]", {"beta": inputs(HV=1)["beta"]}),
         (AssertionError, r"v is \[1, 9, 2, 16\]", {"v": inputs(T=9)["v"]}),
@@ -216,6 +230,8 @@ def meta(*shape, dtype=torch.float32):
         ("q must be on a CUDA device", {"q": inputs(K=128)["q"]}),
         ("q has 3 dimensions", {"q": meta(8, 2, 128)}),
         ("k is .* must be equal", {"k": meta(1, 8, 1, 128, dtype=torch.bfloat16)}),
+        ("v has 2 heads, no multiple of q's 0", {"q": meta(1, 8, 0, 128, dtype=torch.bfloat16),
+                                                 "k": meta(1, 8, 0, 128, dtype=torch.bfloat16)}),
         ("g is torch.int32", {"g": meta(1, 8, 2, 128, dtype=torch.int32)}),
         ("one type", {"k": meta(1, 8, 2, 128)}),
         ("out is .* must be equal", {"out": meta(1, 8, 2, 64, dtype=torch.bfloat16)}),
@@ -257,9 +273,16 @@ def test_kda_prefill_allocates_what_it_is_not_given():
     assert torch.ops.kda_prefill.forward(**prefill(w=given))[1] is given
 
 
-def test_kda_prefill_refuses_gradients():
-    with pytest.raises(NotImplementedError, match="no backward pass"):
-        torch.ops.kda_prefill.forward(**prefill(v=meta(2, 3, 40, 64).requires_grad_()))
+# The bug: of what is written none was looked at.
+@pytest.mark.parametrize(
+    "name, shape", [("v", (40, 64)), ("o", (40, 64)), ("w", (2, 32, 64)), ("u", (2, 32, 64))]
+)
+def test_kda_prefill_refuses_gradients(name, shape):
+    x = prefill(**{name: meta(2, 3, *shape).requires_grad_()})
+    with pytest.raises(NotImplementedError, match=f"{name} requires a gradient.* no backward pass"):
+        torch.ops.kda_prefill.forward(**x)
+    with torch.no_grad():
+        torch.ops.kda_prefill.forward(**x)
 
 
 @pytest.mark.parametrize(
@@ -395,3 +418,6 @@ def test_kda_prefill_refuses_tangents():
             torch.ops.kda_prefill.forward(**x)
         with pytest.raises(NotImplementedError, match="kda_prefill: beta carries a tangent"):
             prefill_operator._fill(*x.values(), wy, wy, x["v"])  # where compiled code comes
+        x["beta"] = torch.zeros(2, 3, 40)
+        with pytest.raises(NotImplementedError, match="kda_prefill: u carries a tangent"):
+            torch.ops.kda_prefill.forward(**x, u=forward_ad.make_dual(wy, wy + 1))

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from kda.torch import chunk_kda, flash_kda_fwd, fused_recurrent_kda  # noqa: E402
+from kda.torch import chunk_kda, flash_kda_fwd, fused_recurrent_kda, paged_kda  # noqa: E402
 
 
 def inputs(B, T, H, HV, K, V, dtype=torch.bfloat16):
@@ -57,6 +57,21 @@ def test_a_call_is_one_operator(call, v_first):
     assert o.shape == (1, 24, 4, 32) and o.dtype == torch.bfloat16
     assert state.shape == ((3, 4, 32, 64) if v_first else (3, 4, 64, 32))
     assert state.dtype == torch.float32
+    assert recorder.operators() == ["kda.forward"]
+
+
+# The bug: the warning of the old name broke the graph.
+@pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda])
+def test_the_old_name_of_state_v_first_is_one_operator_too(call):
+    recorder = Recorder()
+
+    @torch.compile(fullgraph=True, backend=recorder)
+    def layer(*x):
+        return call(*x, output_final_state=True, transpose_state_layout=True)
+
+    with torch.inference_mode():
+        _, state = layer(*inputs(1, 24, 2, 4, 64, 32))
+    assert state.shape == (1, 4, 32, 64)
     assert recorder.operators() == ["kda.forward"]
 
 
@@ -116,6 +131,31 @@ def test_refusals_come_through_the_compiler():
     compiled = torch.compile(chunk_kda, backend="eager")
     with torch.no_grad(), pytest.raises(ValueError, match="allow_neg_eigval=True needs"):
         compiled(*inputs(1, 8, 2, 2, 16, 16), allow_neg_eigval=True)
+
+
+# The bug: these were found by the operator alone, when what was compiled ran.
+@pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda])
+@pytest.mark.parametrize(
+    "kind, words, n, wrong",
+    [
+        (NotImplementedError, "k is torch.float16 and q is", 1, torch.float16),
+        (NotImplementedError, "v is torch.float32 and q is", 2, torch.float32),
+        (ValueError, "g is torch.float64; known: ", 3, torch.float64),
+        (ValueError, "beta is torch.int32; known: ", 4, torch.int32),
+    ],
+)
+def test_types_are_refused_while_tracing(call, kind, words, n, wrong):
+    x = list(inputs(1, 8, 2, 2, 16, 16))
+    x[n] = x[n].to(wrong)
+    with torch.no_grad(), pytest.raises(kind, match=words):
+        torch.compile(call, backend="eager")(*x)
+
+
+def test_a_pools_type_is_refused_while_tracing():
+    pool = torch.zeros(5, 2, 16, 16, dtype=torch.float16, device="meta")
+    slots = torch.zeros(1, dtype=torch.int32, device="meta")
+    with torch.no_grad(), pytest.raises(NotImplementedError, match="pool is torch.float16; kda"):
+        torch.compile(paged_kda, backend="eager")(*inputs(1, 8, 2, 2, 16, 16), pool, slots)
 
 
 def test_export():

@@ -172,6 +172,19 @@ def test_both_ways_refuse_the_same_slots(monkeypatch, inplace, words, changed):
         fused_recurrent_kda_fwd(*inputs(), **given, inplace_final_state=inplace)
 
 
+# The bug: of cu_seqlens without an element the states were empty, or torch refused a negative size;
+# without a dimension an IndexError.
+@pytest.mark.parametrize("words", [{"inplace_final_state": False}, {}])
+@pytest.mark.parametrize("cu_seqlens", [torch.zeros(0).long(), torch.tensor(3)])
+def test_packed_sequences_have_ends(words, cu_seqlens):
+    for slots in (None, TWO):
+        with torch.no_grad(), pytest.raises(ValueError, match=r"cu_seqlens is .* \[N \+ 1\]"):
+            fused_recurrent_kda_fwd(*inputs(B=1, T=8), initial_state=POOL, cu_seqlens=cu_seqlens,
+                                    ssm_state_indices=slots, **words)  # fmt: skip
+    with torch.no_grad(), pytest.raises(ValueError, match=r"cu_seqlens is .* \[N \+ 1\]"):
+        paged_kda(*inputs(B=1, T=8), POOL, TWO, cu_seqlens=cu_seqlens)
+
+
 def test_refusals_of_calls():
     x = inputs()
     with pytest.raises(AssertionError, match="needs initial_state"):

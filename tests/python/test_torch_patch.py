@@ -1,5 +1,6 @@
 """kda.torch.patch_fla on a model of modules that look like FLA's, and on FLA itself if it is here."""
 
+import functools
 import sys
 import types
 
@@ -82,6 +83,72 @@ def test_what_is_not_there_yet_falls_back_and_says_so_once(zoo):
             model[0](*arguments)
     with kda.torch.patch_fla(model, fallback=False), pytest.raises(NotImplementedError):
         model[0](*arguments)
+
+
+class Proxy:
+    """As flask.request is outside of a request: whatever it is asked for raises."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(f"working outside of request context: {name}")
+
+    def __call__(self):
+        pass
+
+
+# The bug: every callable of every module was asked for its name, which raised for flask.request and
+# left some modules patched, with no Patch to undo it.
+def test_proxies_are_asked_for_nothing(zoo, monkeypatch):
+    ops, layers, model = zoo
+    theirs = layers.chunk_kda
+    layers.request = ops.request = Proxy()
+    monkeypatch.setitem(sys.modules, "a proxy for a module", Proxy())
+    for given in (None, model):
+        with kda.torch.patch_fla(given) as patch:
+            assert "fla.mini_layers.chunk_kda" in patch.replaced
+            assert layers.chunk_kda is not theirs
+        assert layers.chunk_kda is theirs
+
+
+# The same bug's other half: what had been swapped stayed so.
+def test_a_patch_that_fails_is_undone(zoo, monkeypatch):
+    class Frozen(types.ModuleType):
+        def __setattr__(self, name, value):
+            raise RuntimeError(f"{self.__name__} is frozen")
+
+    ops, layers, model = zoo
+    before = {module: dict(vars(module)) for module in (ops, layers)}
+    frozen = Frozen("zoo_frozen")
+    vars(frozen).update(torch=torch, chunk_kda=ops.chunk_kda)
+    exec("class Layer(torch.nn.Module): pass", vars(frozen))
+    monkeypatch.setitem(sys.modules, frozen.__name__, frozen)
+    for given in (None, torch.nn.Sequential(model, frozen.Layer())):
+        with pytest.raises(RuntimeError, match="zoo_frozen is frozen"):
+            kda.torch.patch_fla(given)
+        assert {module: dict(vars(module)) for module in before} == before
+
+
+def test_wrapped_functions_are_flas_too(zoo):
+    _, layers, model = zoo
+    theirs = layers.chunk_kda
+    by_hand = functools.wraps(theirs)(lambda *a, **k: theirs(*a, **k))
+    for layers.chunk_kda in (torch.compiler.disable(theirs), torch.compile(theirs), by_hand):
+        with kda.torch.patch_fla(model) as patch:
+            assert "fla.mini_layers.chunk_kda" in patch.replaced
+
+
+# The bug: types of q, k and v that are not one were found by the operator alone, so that a compiled
+# model raised where an eager one runs FLA's.
+def test_a_compiled_model_falls_back_too(zoo):
+    _, layers, model = zoo
+    new = lambda *shape: torch.zeros(shape, dtype=torch.bfloat16, device="meta")  # noqa: E731
+    q, k, v, g, beta = (*(new(1, 8, 2, 16) for _ in range(4)), new(1, 8, 2))
+    torch.compiler.reset()
+    with kda.torch.patch_fla(model), torch.no_grad():
+        compiled = torch.compile(model[0], backend="eager")
+        with pytest.warns(UserWarning, match="FLA's chunk_kda runs.* v is torch.float32 and q is"):
+            assert compiled(q, k, v.float(), g, beta) == "theirs"
+        assert compiled(q, k, v, g, beta)[0].shape == v.shape
+        assert compiled(q, k, v.float(), g, beta) == "theirs"
 
 
 # The bug: what patch_fla puts in FLA's place carried FLA's own torch.compiler.disable, so that a

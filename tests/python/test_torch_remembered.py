@@ -143,6 +143,89 @@ def test_gradients_are_refused_by_remembered_calls_too(prepared, call):
     assert len(prepared) == 4
 
 
+def writing(written, asking):
+    """A call that writes so many tensors, of which those named ask for a gradient."""
+    q, k, v, g, beta = inputs()
+    shapes = {"out": v.shape, "final_state": (3, 4, 32, 64), "state_pool": POOL.shape,
+              "initial_state": (3, 4, 64, 32)}  # fmt: skip
+    x = {
+        name: torch.zeros(shapes[name], dtype=v.dtype if name == "out" else torch.float32,
+                          requires_grad=name in asking)
+        for name in written
+    }  # fmt: skip
+    if "state_pool" in x:
+        paged_kda(q, k, v, g, beta, ssm_state_indices=SLOTS, **x)
+    elif "initial_state" in x:
+        fused_recurrent_kda_fwd(q, k, v, g, beta, **x)
+    else:
+        words = {"A_log": torch.zeros(4), "dt_bias": torch.zeros(4, 64), "lower_bound": -5.0}
+        flash_kda_fwd(q, k, v, g, beta, 1.0, **x, **words)
+    return x
+
+
+WRITTEN = pytest.mark.parametrize(
+    "written",
+    [("out",), ("out", "final_state"), ("state_pool",), ("state_pool", "out"),
+     ("initial_state", "out")],
+    ids="+".join,
+)  # fmt: skip
+
+
+# The bug: inputs alone were looked at, so that the gradient of what reads an output flowed on to
+# what made the tensor that was overwritten.
+@WRITTEN
+def test_gradients_of_what_is_written_are_refused(prepared, written):
+    with torch.inference_mode(False):
+        for name in written:
+            for _ in range(2):  # the second is remembered
+                with torch.no_grad():
+                    writing(written, {name})
+                writing(written, ())
+                field = name.replace("state_pool", "initial_state")
+                with pytest.raises(NotImplementedError, match=f"{field} requires a gradient"):
+                    writing(written, {name})
+        assert len(prepared) == 4 * len(written)
+
+
+# The bug: autograd was not told, and took what it had saved of a tensor for what it was.
+@WRITTEN
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_autograd_is_told_what_is_written(prepared, monkeypatch, written, mode):
+    for tell in (_call.tell_written, _call._tell_by_name):
+        monkeypatch.setattr(_call, "tell_written", tell)
+        with torch.inference_mode(False):
+            for _ in range(2):
+                with mode():
+                    x = writing(written, ())
+                for y in x.values():
+                    assert y.is_inference() or y._version == 1
+    with torch.inference_mode(False):
+        leaf = torch.ones(3, 1, 4, 32, dtype=torch.bfloat16, requires_grad=True)
+        buffer = leaf.detach().clone()
+        lost = (leaf * buffer).sum()
+        paged_kda(*inputs(), POOL.clone(), SLOTS, out=buffer)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            lost.backward()
+
+
+def test_operators_tell_autograd_too(prepared):
+    rule = (0.0, int(kda.Gate.log_decay), -5.0, False, False, False, False, False)
+    with torch.inference_mode(False), torch.no_grad():
+        x = inputs()
+        pool, state, out = POOL.clone(), torch.zeros(3, 4, 64, 32), torch.empty_like(x[2])
+        _ops._forward_out_cuda(*x, None, None, None, None, *rule, out, state)
+        _ops._paged_cuda(
+            *x, None, None, pool, None, SLOTS, None, None, None, None, *rule, 0, False, False, out
+        )
+    assert (out._version, state._version, pool._version) == (2, 1, 1)
+
+
+def test_autograd_is_told_in_one_call():
+    if "list of tensors" not in torch.autograd.graph.increment_version.__doc__:
+        pytest.skip("this torch is told of one tensor at a time")
+    assert _call.tell_written is torch._C._increment_version
+
+
 # The bug: a level of forward-mode differentiation was not looked for, and tangents were dropped.
 @each
 @pytest.mark.parametrize("n, name", list(enumerate(("q", "k", "v", "g", "beta"))))

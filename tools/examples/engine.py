@@ -131,7 +131,6 @@ class Engine:
 
     def step(self, waiting):
         """Decodes a token of each running request; prompts join while there is room."""
-        self.counts["steps"] += 1
         parts = [(r, r.done, r.done + 1, r.slot, {}) for r in self.running]
         room = STEP_TOKENS
         pinned = []  # checkpoints that this step starts from must survive it
@@ -157,8 +156,10 @@ class Engine:
                 pinned.append((key, slot))
             self.running.append(r)
             parts.append((r, length, r.prompt, start, kept))
-        if len(parts) and all(b - a == 1 and not kept and start == r.slot
-                              for r, a, b, start, kept in parts):  # fmt: skip
+        if not parts:  # nothing has come yet
+            return
+        self.counts["steps"] += 1
+        if all(b - a == 1 and not kept and start == r.slot for r, a, b, start, kept in parts):
             outputs = self._decode([r for r, *_ in parts])
         else:
             outputs = self._mixed(parts)
@@ -211,6 +212,16 @@ class Engine:
         return self.o[: len(requests), 0].clone()
 
 
+def serve(engine, requests, rng):
+    """All of them to their ends, as they come."""
+    waiting, coming = [], list(requests)
+    while coming or waiting or engine.running:
+        for _ in range(rng.randint(0, 3)):
+            if coming:
+                waiting.append(coming.pop(0))
+        engine.step(waiting)
+
+
 def main():
     parser = argparse.ArgumentParser(description="continuous batching on one KDA layer")
     parser.add_argument("--requests", type=int, default=24)
@@ -227,12 +238,7 @@ def main():
     requests = random_requests(asked.requests, rng)
     with torch.inference_mode():
         engine = Engine(torch)
-        waiting, coming = [], list(requests)
-        while coming or waiting or engine.running:
-            for _ in range(rng.randint(0, 3)):
-                if coming:
-                    waiting.append(coming.pop(0))
-            engine.step(waiting)
+        serve(engine, requests, rng)
         worst = 0.0
         for number, r in enumerate(requests):
             want = engine.layer.alone(r)[r.reused :].float()

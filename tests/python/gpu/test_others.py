@@ -1,5 +1,8 @@
 """FlashKDA's call, the first kda_prefill's operator, Plan.run with other frameworks' tensors."""
 
+import ctypes
+import threading
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,6 +12,7 @@ from naive import error_ratio, recurrence  # noqa: E402
 
 import kda  # noqa: E402
 import kda.torch  # noqa: E402
+from kda import _streams  # noqa: E402
 
 
 @pytest.mark.parametrize("state", [None, torch.float32, torch.bfloat16])
@@ -143,6 +147,56 @@ def test_plan_run_allocates_on_the_stream_of_the_run():
         plan.run(**x, o=o, final_state=state, stream=torch.cuda.default_stream())
     torch.cuda.synchronize()
     assert torch.equal(o, want)
+
+
+def in_a_new_thread(call):
+    """A plain one, in which no CUDA context is current."""
+    failed = []
+
+    def work():
+        current = ctypes.c_void_p(1)
+        _streams._driver().cuCtxGetCurrent(ctypes.byref(current))
+        try:
+            assert current.value is None
+            with torch.inference_mode():
+                call()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    if failed:
+        raise failed[0]
+
+
+# The bug: a run whose memory was all there already had no context in a new thread, and raised.
+def test_plan_run_in_a_new_thread():
+    plan, x = plan_and_tensors()
+    want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
+    o, state = torch.zeros_like(want), torch.zeros_like(want_state)
+    workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    in_a_new_thread(lambda: plan.run(**x, o=o, final_state=state, workspace=workspace))
+    assert torch.equal(o, want) and torch.equal(state, want_state)
+
+
+# The same bug.
+@pytest.mark.parametrize("made_before", [True, False])
+def test_kda_prefill_in_a_new_thread(made_before):
+    K = 64 if made_before else 80  # of which no other test has made the plan
+    q, k, v, g = (torch.randn(1, 2, 40, K, device="cuda") for _ in range(4))
+    beta = torch.rand(1, 2, 40, device="cuda")
+    run = lambda *outs: torch.ops.kda_prefill.forward(q, k, v, g, beta, 32, *outs)  # noqa: E731
+    wy = torch.zeros(1, 2, 2, 32, K, device="cuda")
+    outs = [wy, wy.clone(), torch.zeros_like(v)]
+    if made_before:
+        run()
+    torch.cuda.synchronize()
+    in_a_new_thread(lambda: run(*outs))
+    o, w, u = run()
+    assert torch.equal(outs[0], w) and torch.equal(outs[1], u) and torch.equal(outs[2], o)
 
 
 # The bug: the kernels were launched on the current device's stream 0.

@@ -14,7 +14,16 @@ from kda._streams import known_as
 from kda.problem import Problem, StateLayout
 from kda.tensors import View, ordinal_of, stream_named, stream_of_interface, view
 
-__all__ = ["StatePool", "device_apart", "first_stream", "forward_of", "stream_of", "workspace_of"]
+__all__ = [
+    "StatePool",
+    "context_was_missing",
+    "device_apart",
+    "first_stream",
+    "forward_of",
+    "stream_of",
+    "torch_device",
+    "workspace_of",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,13 +302,31 @@ def is_plain_torch(tensor: Any) -> bool:
     return torch is not None and type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
-def device_apart(tensor: Any) -> Optional[int]:
-    """The CUDA device of a torch tensor where it is not the current one."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(tensor, torch.Tensor) or not tensor.is_cuda:
+def torch_device(tensor: Any) -> Optional[int]:
+    """The CUDA device of a torch tensor."""
+    if not _is_torch(tensor) or not tensor.is_cuda:
         return None
     index: int = tensor.get_device()
-    return None if index == torch._C._cuda_getDevice() else index
+    return index
+
+
+def device_apart(tensor: Any) -> Optional[int]:
+    """The same where it is not the current one."""
+    index = torch_device(tensor)
+    if index is None or index == sys.modules["torch"]._C._cuda_getDevice():
+        return None
+    return index
+
+
+def context_was_missing(index: int) -> bool:
+    """Whether the last call failed for that; then this thread has torch's CUDA context now.
+
+    A new thread has none until something of torch's has run in it, and nothing was enqueued.
+    """
+    if "no CUDA context is current" not in _abi.last_message():
+        return False
+    sys.modules["torch"].zeros(1, device=f"cuda:{index}")
+    return True
 
 
 def first_stream(

@@ -11,11 +11,13 @@ from kda._fields import fill
 from kda._library import load_packaged_nvrtc
 from kda._run import (
     StatePool,
+    context_was_missing,
     device_apart,
     first_stream,
     forward_of,
     is_plain_torch,
     stream_of,
+    torch_device,
     workspace_of,
 )
 from kda._same import Known, remember
@@ -227,7 +229,8 @@ class Plan:
         without a `stream` it is torch's current one, otherwise the first that a tensor's
         ``__cuda_array_interface__`` names, otherwise the default stream.  The run goes after all
         that other streams which these name hold so far; what comes after the run is the caller's
-        to order.  Torch tensors may be on a device that is not the current one.
+        to order.  Torch tensors may be on a device that is not the current one.  Autograd is told
+        nothing: no gradient is refused, and no tensor's version says that it was written.
         """
         tensors = (cu_seqlens, q, k, v, g, beta, A_log, dt_bias, initial_state, o, final_state)
         queue = stream_of(stream, q)
@@ -290,5 +293,10 @@ class Plan:
             for first, name in streams.items():
                 if first != queue:
                     go_after(queue, first, name)
-        _abi.check(self._lib.kda_plan_run(self._handle, forward, memory, size, queue))
+        code = self._lib.kda_plan_run(self._handle, forward, memory, size, queue)
+        if code:
+            index = torch_device(q)
+            if index is not None and context_was_missing(index):
+                code = self._lib.kda_plan_run(self._handle, forward, memory, size, queue)
+            _abi.check(code)
         del owner  # lived until the kernels were enqueued

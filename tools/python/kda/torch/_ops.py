@@ -75,11 +75,14 @@ def is_traced(q: Tensor) -> bool:
     return torch.compiler.is_compiling() or type(q) not in _PLAIN or _modes() > 0
 
 
-def refuse_gradients(name: str, t: Tensors) -> None:
-    """No silently detached result: there is no backward pass to record."""
+def refuse_gradients(name: str, t: Tensors, **written: Optional[Tensor]) -> None:
+    """No silently detached result: there is no backward pass to record.
+
+    Nor one over a tensor that has a past of its own to send gradients to; torch's out= refuses both.
+    """
     if not torch.is_grad_enabled():
         return
-    for field, x in zip(t._fields, t):
+    for field, x in (*zip(t._fields, t), *written.items()):
         if x is not None and x.requires_grad:
             raise NotImplementedError(
                 f"{name}: {field} requires a gradient, and kda has no backward pass yet; call it "
@@ -88,18 +91,12 @@ def refuse_gradients(name: str, t: Tensors) -> None:
             )
 
 
-def refuse_tangents(
-    name: str,
-    tensors: tuple[Any, ...],
-    out: Optional[Tensor] = None,
-    final_state: Optional[Tensor] = None,
-) -> None:
+def refuse_tangents(name: str, tensors: tuple[Any, ...], **written: Optional[Tensor]) -> None:
     """No silently dropped tangent of forward-mode differentiation, which no_grad leaves on.
 
     For calls inside a level, `forward_ad._current_level >= 0`; others pay for comparing that.
     """
-    fields = (*Tensors._fields[: len(tensors)], "out", "final_state")
-    for field, x in zip(fields, (*tensors, out, final_state)):
+    for field, x in (*zip(Tensors._fields, tensors), *written.items()):
         if x is not None and forward_ad.unpack_dual(x).tangent is not None:
             raise NotImplementedError(
                 f"{name}: {field} carries a tangent, and kda has no forward-mode derivative; call "
@@ -168,6 +165,7 @@ def _forward_out_cuda(*arguments: Any) -> None:
         assert ready.state is not None
         _tensors.check_final_state(final_state, ready.state[0], t)
     _call.launch(ready, t, o, final_state)
+    _call.tell_written((o,) if final_state is None else (o, final_state))
 
 
 def _nothing(*arguments: Any) -> None:
@@ -182,6 +180,7 @@ def _paged_cuda(*arguments: Any) -> None:
     rule = _rule_of(words, t.initial_state.dtype)._replace(paging=paging)
     _tensors.check_out(o, t)
     _call.launch(ready_for(rule, t, True, slots), t, o, t.initial_state, slots)
+    _call.tell_written((t.initial_state, o))
 
 
 def _rule_of(words: Any, state_type: torch.dtype) -> Rule:

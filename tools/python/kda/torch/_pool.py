@@ -42,6 +42,13 @@ def problem_words(paging: Paging, slots: Slots) -> dict[str, Any]:
     }
 
 
+def check_type(pool: Tensor) -> None:
+    if pool.dtype not in (torch.float32, torch.bfloat16):
+        raise NotImplementedError(
+            f"the state pool is {pool.dtype}; kda keeps states in float32 or bfloat16"
+        )
+
+
 def check_shape(pool: Tensor, states: tuple[int, ...]) -> None:
     _, HV, *inner = states
     if pool.dim() != 4 or list(pool.shape[1:]) != [HV, *inner]:
@@ -78,10 +85,7 @@ def check_slots(slots: Slots, device: torch.device, sequences: int) -> None:
 
 def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -> None:
     """What the library cannot see of its pointers."""
-    if pool.dtype not in (torch.float32, torch.bfloat16):
-        raise NotImplementedError(
-            f"the state pool is {pool.dtype}; kda keeps states in float32 or bfloat16"
-        )
+    check_type(pool)
     check_shape(pool, states)
     if pool.shape[0] > 0 and not pool[0].is_contiguous():
         raise ValueError(

@@ -100,6 +100,27 @@ def check_final_state(state: Tensor, shape: tuple[int, ...], t: Tensors) -> None
         )
 
 
+def check_cu_seqlens(cu_seqlens: Tensor) -> None:
+    if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1 or cu_seqlens.is_floating_point():
+        raise ValueError(
+            f"cu_seqlens is {cu_seqlens.dtype} of shape {list(cu_seqlens.shape)}; it is whole "
+            "numbers [N + 1]"
+        )
+
+
+def check_types(t: Tensors) -> None:
+    """What tracing sees too, so that a compiled call is refused where an eager one is."""
+    for name, x in rows_of(t).items():
+        if x.dtype not in DTYPES:
+            raise ValueError(f"{name} is {x.dtype}; known: {', '.join(map(str, DTYPES))}")
+    for name, x in (("k", t.k), ("v", t.v)):
+        if x.dtype != t.q.dtype:
+            raise NotImplementedError(
+                f"{name} is {x.dtype} and q is {t.q.dtype}; kda has no kernels for mixed types of q, k "
+                "and v: convert them to one"
+            )
+
+
 def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
     """What the library cannot see of its pointers."""
     device = t.q.device
@@ -110,15 +131,7 @@ def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
             raise ValueError(f"{name} is on {x.device}; kda runs on CUDA devices")
         if x.device != device:
             raise ValueError(f"{name} is on {x.device} and q on {device}; they must be together")
-    for name, x in rows_of(t).items():
-        if x.dtype not in DTYPES:
-            raise ValueError(f"{name} is {x.dtype}; known: {', '.join(map(str, DTYPES))}")
-    for name, x in (("k", t.k), ("v", t.v)):
-        if x.dtype != t.q.dtype:
-            raise NotImplementedError(
-                f"{name} is {x.dtype} and q is {t.q.dtype}; kda has no kernels for mixed types of q, k "
-                "and v: convert them to one"
-            )
+    check_types(t)
     HV, K = t.g.shape[2:]
     for name, x, count in (("A_log", t.A_log, HV), ("dt_bias", t.dt_bias, HV * K)):
         if x is not None and x.numel() != count:
@@ -128,8 +141,5 @@ def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
             f"initial_state has the shape {list(t.initial_state.shape)}; the states of this call "
             f"are {list(states)}"
         )
-    if t.cu_seqlens is not None and (t.cu_seqlens.dim() != 1 or t.cu_seqlens.is_floating_point()):
-        raise ValueError(
-            f"cu_seqlens is {t.cu_seqlens.dtype} of shape {list(t.cu_seqlens.shape)}; it is whole "
-            "numbers [N + 1]"
-        )
+    if t.cu_seqlens is not None:
+        check_cu_seqlens(t.cu_seqlens)

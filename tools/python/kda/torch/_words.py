@@ -9,7 +9,7 @@ import torch
 from kda.problem import Gate
 from kda.torch import _call, _pool
 from kda.torch._call import Rule
-from kda.torch._tensors import Tensors
+from kda.torch._tensors import Tensors, check_cu_seqlens, check_types
 
 
 class Words(NamedTuple):
@@ -86,6 +86,7 @@ def rule_of(
 def check_packed(t: Tensors, pooled: bool) -> None:
     if t.cu_seqlens is None:
         return
+    check_cu_seqlens(t.cu_seqlens)
     if t.q.shape[0] != 1:
         raise ValueError(
             f"cu_seqlens packs all sequences into one row, so the batch size must be 1, not "
@@ -125,7 +126,9 @@ def check_shapes(w: Words, t: Tensors) -> None:
         if w.recurrent:  # where FLA has no limit
             raise NotImplementedError(message)
         raise AssertionError(message)
-    assert HV % H == 0, f"HV = {HV} value heads are no multiple of H = {H} query/key heads"
+    assert H > 0 and HV % H == 0, (
+        f"HV = {HV} value heads are no multiple of H = {H} query/key heads"
+    )
     assert t.v.shape[:2] == (B, T), f"v is {list(t.v.shape)}; it must be [{B}, {T}, HV, V]"
     if w.recurrent and t.beta.dim() == 4:
         raise NotImplementedError(
@@ -137,7 +140,9 @@ def check_shapes(w: Words, t: Tensors) -> None:
 
 
 def check(w: Words, t: Tensors, pooled: bool = False) -> None:
-    """FLA's own refusals, in its order and with its types.  `pooled`: initial_state is a pool."""
+    """FLA's own refusals, in its order and with its types; then ours that need no device, so that
+    tracing comes upon them.  `pooled`: initial_state is a pool.
+    """
     check_packed(t, pooled)
     if w.recurrent:
         check_gate(w, t)
@@ -150,3 +155,7 @@ def check(w: Words, t: Tensors, pooled: bool = False) -> None:
             raise ValueError(f"chunk_size = {w.chunk_size}; it must be 32 or 64")
         check_gate(w, t)
     check_shapes(w, t)
+    check_types(t)
+    if pooled:
+        assert t.initial_state is not None
+        _pool.check_type(t.initial_state)

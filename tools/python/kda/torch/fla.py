@@ -11,13 +11,14 @@ from __future__ import annotations
 import warnings
 from typing import Any, Optional
 
+import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
-from kda.torch._tensors import Tensors, given
+from kda.torch._tensors import Tensors, check_cu_seqlens, given
 from kda.torch._words import Words, check, rule_of, said
 from kda.torch.paged import fused_recurrent_kda_fwd
 
@@ -26,6 +27,7 @@ def _covers_all(cu_seqlens_cpu: Optional[Tensor], tokens: int) -> bool:
     return (
         cu_seqlens_cpu is not None
         and cu_seqlens_cpu.device.type == "cpu"
+        and cu_seqlens_cpu.numel() > 1  # else there is no sequence
         and int(cu_seqlens_cpu[-1]) == tokens
     )
 
@@ -74,11 +76,12 @@ def _under_its_old_name(given: bool, kwargs: dict[str, Any]) -> bool:
             "state_v_first and transpose_state_layout are one option under two names: pass the "
             "first alone"
         )
-    warnings.warn(
-        "transpose_state_layout is the old name of state_v_first",
-        DeprecationWarning,
-        stacklevel=3,
-    )
+    if not torch.compiler.is_compiling():  # a warning breaks torch.compile's graph
+        warnings.warn(
+            "transpose_state_layout is the old name of state_v_first",
+            DeprecationWarning,
+            stacklevel=3,
+        )
     return bool(kwargs["transpose_state_layout"])
 
 
@@ -149,6 +152,7 @@ def chunk_kda(
         if use_gate_in_kernel:
             A_log, dt_bias = kwargs.get("A_log"), kwargs.get("dt_bias")
     if use_graph and max_num_seqs is not None and cu_seqlens is not None:
+        check_cu_seqlens(cu_seqlens)
         assert cu_seqlens.shape[0] - 1 == max_num_seqs, (
             f"cu_seqlens has {cu_seqlens.shape[0] - 1} sequences and max_num_seqs = {max_num_seqs}; "
             "pad it with empty sequences"

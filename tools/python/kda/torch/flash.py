@@ -7,7 +7,7 @@ float16 and float32, strided inputs, and carries the state in float32.
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
     HV, V = v.shape[2:]
     _need(k.shape == q.shape, f"k is {list(k.shape)} and q {list(q.shape)}; must be equal")
     _need(v.shape[:2] == (B, T), f"v is {list(v.shape)}; it must be [{B}, {T}, HV, V]")
-    _need(HV % H == 0, f"v has {HV} heads, no multiple of q's {H}")
+    _need(H > 0 and HV % H == 0, f"v has {HV} heads, no multiple of q's {H}")
     _need(g.shape == (B, T, HV, K), f"g is {list(g.shape)}; it must be {[B, T, HV, K]}")
     _need(out.shape == v.shape, f"out is {list(out.shape)} and v {list(v.shape)}; must be equal")
     _need(out.is_contiguous(), "out must be contiguous")
@@ -82,6 +82,13 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
 _ready: Known[_call.Ready] = {}
 
 
+def _launch(
+    ready: _call.Ready, tensors: tuple[Any, ...], out: Tensor, final_state: Optional[Tensor]
+) -> None:
+    _call.launch(ready, tensors, out, final_state)
+    _call.tell_written((out,) if final_state is None else (out, final_state))
+
+
 def flash_kda_fwd(
     q: Tensor,
     k: Tensor,
@@ -110,7 +117,7 @@ def flash_kda_fwd(
     """
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     if forward_ad._current_level >= 0:
-        _ops.refuse_tangents("flash_kda_fwd", tensors, out, final_state)
+        _ops.refuse_tangents("flash_kda_fwd", tensors, out=out, final_state=final_state)
     traced = _ops.is_traced(q)
     if not traced:
         there, outline = given(tensors)
@@ -121,10 +128,10 @@ def flash_kda_fwd(
             there.append(final_state)
         for same, ready in _ready.get(key, ()):
             if same(*there):
-                _call.launch(ready, tensors, out, final_state)
+                _launch(ready, tensors, out, final_state)
                 return
     t = Tensors(*tensors)
-    _ops.refuse_gradients("flash_kda_fwd", t)
+    _ops.refuse_gradients("flash_kda_fwd", t, out=out, final_state=final_state)
     state = final_state if final_state is not None else initial_state
     rule = Rule(
         _call.scale_of(scale),
@@ -142,4 +149,4 @@ def flash_kda_fwd(
         return
     ready = _call.prepare(rule, t, final_state is not None)
     remember(_ready, key, there, ready)
-    _call.launch(ready, tensors, out, final_state)
+    _launch(ready, tensors, out, final_state)

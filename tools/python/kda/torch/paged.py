@@ -16,7 +16,7 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._pool import Paging, Slots, check_shape, check_slots, need_one_slot
-from kda.torch._tensors import Tensors, check_out, given
+from kda.torch._tensors import Tensors, check_cu_seqlens, check_out, given
 from kda.torch._words import Words, check, rule_of, said
 
 _ready: Known[Ready] = {}
@@ -36,7 +36,7 @@ def _run(
     """
     state = tensors[7]
     if forward_ad._current_level >= 0:
-        _ops.refuse_tangents("fused_recurrent_kda_fwd", tensors, out)
+        _ops.refuse_tangents("fused_recurrent_kda_fwd", tensors, out=out)
     traced = _ops.is_traced(tensors[0])
     if not traced:
         there, outline = given(tensors)
@@ -49,12 +49,14 @@ def _run(
         key = words, paging, outline, named, out is None
         for same, ready in _ready.get(key, ()):
             if same(*there):
-                return _call.launch(ready, tensors, out, state, slots, zeroed)[0]
+                o = _call.launch(ready, tensors, out, state, slots, zeroed)[0]
+                _call.tell_written((state,) if out is None else (state, out))
+                return o
     w, t = Words(*words), Tensors(*tensors)
     if slots is None:
         _check_in_place(state)
     o = _new_output(t.v, zeroed) if out is None else out
-    _ops.refuse_gradients("fused_recurrent_kda_fwd", t)
+    _ops.refuse_gradients("fused_recurrent_kda_fwd", t, out=out)
     check(w, t, slots is not None)
     check_out(o, t)
     rule = rule_of(w, state.dtype, Paging(*paging))
@@ -67,6 +69,7 @@ def _run(
     ready = _call.prepare(rule, t, True, None if slots is None else Slots(*slots))
     remember(_ready, key, there, ready)
     _call.launch(ready, tensors, o, state, slots)
+    _call.tell_written((state, o))
     return o
 
 
@@ -190,7 +193,7 @@ def _gathered(
     rows = torch.where(valid, torch.arange(first.shape[0], device=first.device), -1)
     if pool is None or pool.shape[0] == 0:
         return torch.zeros(shape, dtype=torch.float32, device=device), rows
-    chosen = pool[first.clamp(0, pool.shape[0] - 1).long()].float()
+    chosen = pool[first.clamp(0, pool.shape[0] - 1).long()].float().contiguous()
     return chosen.masked_fill_(~valid[:, None, None, None], 0), rows
 
 
@@ -247,6 +250,8 @@ def fused_recurrent_kda_fwd(
         )  # fmt: skip
     state = initial_state
     if not inplace_final_state:
+        if cu_seqlens is not None:
+            check_cu_seqlens(cu_seqlens)
         N = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
         K, (HV, V) = q.shape[3], v.shape[2:]
         shape = [N, HV, V, K] if state_v_first else [N, HV, K, V]
@@ -258,7 +263,7 @@ def fused_recurrent_kda_fwd(
         elif state is None:
             state = torch.zeros(shape, dtype=torch.float32, device=q.device)
         else:
-            state = state.float().clone()
+            state = state.float().clone(memory_format=torch.contiguous_format)
     words = said(
         scale, True, use_qk_l2norm_in_kernel, use_gate_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,

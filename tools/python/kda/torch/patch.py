@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from types import ModuleType, TracebackType
+from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Callable, Iterator, Optional
 
 import torch
@@ -18,11 +18,13 @@ OURS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _is_flas(function: Any, name: str) -> bool:
+def _is_flas(value: Any, name: str) -> bool:
+    # FLA's are plain functions, wrapped ones too.  Others are asked for nothing, not even by
+    # isinstance: a proxy such as flask.request may raise whatever it is asked for.
     return (
-        callable(function)
-        and getattr(function, "__name__", None) == name
-        and str(getattr(function, "__module__", "")).split(".")[0] == "fla"
+        type(value) is FunctionType
+        and value.__name__ == name
+        and str(value.__module__).split(".")[0] == "fla"
     )
 
 
@@ -71,8 +73,8 @@ class Patch:
             ours = functools.partial(ours, beta_at_most_one=True)
         if fallback:
             ours = _with_fallback(_public_name(theirs), ours, theirs)
-        self._saved.append((module, name, theirs))
         setattr(module, name, ours)
+        self._saved.append((module, name, theirs))
         self.replaced.append(f"{module.__name__}.{name}")
 
     def undo(self) -> None:
@@ -115,6 +117,8 @@ def patch_fla(
     With a `model` in the modules that define its layers; without one in every module loaded so far.
     Other models built from the same modules are patched too.  Where ours raises NotImplementedError
     (gradients, say) FLA's runs, with a warning once a reason; ``fallback=False`` lets it raise.
+    In a compiled model that is decided while it is traced, and breaks the graph there: what is found
+    later, that no kernel serves the sizes (:class:`kda.Unsupported`), raises.
     ``beta_at_most_one=True`` says that where the model passes beta activated it is a sigmoid, not
     twice one (:func:`kda.torch.chunk_kda`).
 
@@ -123,12 +127,17 @@ def patch_fla(
     """
     modules = list(sys.modules.values()) if model is None else list(_modules_of(model))
     patch = Patch()
-    for module in modules:
-        if not isinstance(module, ModuleType) or module.__name__.split(".")[0] == "kda":
-            continue
-        for name, value in list(vars(module).items()):
-            if any(_is_flas(value, known) for known in OURS) and not hasattr(
-                value, "__kda_replaces__"
-            ):
-                patch._swap(module, name, fallback, beta_at_most_one)
+    try:
+        for module in modules:
+            # By its type, as a proxy's __class__ may raise too.
+            if not issubclass(type(module), ModuleType) or module.__name__.split(".")[0] == "kda":
+                continue
+            for name, value in list(vars(module).items()):
+                if any(_is_flas(value, known) for known in OURS) and not hasattr(
+                    value, "__kda_replaces__"
+                ):
+                    patch._swap(module, name, fallback, beta_at_most_one)
+    except BaseException:
+        patch.undo()  # the caller gets no Patch to do it with
+        raise
     return patch

@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from kda import _abi
-from kda.torch._call import _current_stream
+from kda._run import context_was_missing
+from kda.torch._call import _current_stream, tell_written
 from kda.torch._ops import refuse_tangents
 
 _library = torch.library.Library("kda_prefill", "DEF")
@@ -55,13 +56,16 @@ def _forward(
     u: Optional[Tensor] = None,
     o: Optional[Tensor] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, g, beta)):
-        raise NotImplementedError(
-            "kda_prefill: an input requires a gradient, and there is no backward pass; call it under "
-            "torch.inference_mode() or torch.no_grad()"
-        )
+    if torch.is_grad_enabled():
+        tensors = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "w": w, "u": u, "o": o}
+        for name, y in tensors.items():
+            if y is not None and y.requires_grad:
+                raise NotImplementedError(
+                    f"kda_prefill: {name} requires a gradient, and there is no backward pass; call "
+                    "it under torch.inference_mode() or torch.no_grad()"
+                )
     if forward_ad._current_level >= 0:
-        refuse_tangents("kda_prefill", (q, k, v, g, beta), o)
+        refuse_tangents("kda_prefill", (q, k, v, g, beta), w=w, u=u, o=o)
     if q.dim() != 4 or v.dim() != 4:
         raise ValueError(f"q is {list(q.shape)} and v {list(v.shape)}; both have four dimensions")
     if chunk_size < 1:
@@ -101,7 +105,7 @@ def _fill(
     o: Tensor,
 ) -> None:
     if forward_ad._current_level >= 0:  # compiled code comes here alone
-        refuse_tangents("kda_prefill", (q, k, v, g, beta), o)
+        refuse_tangents("kda_prefill", (q, k, v, g, beta), w=w, u=u, o=o)
     B, H, T, K = q.shape
     io = _abi.PrefillIO(
         *(x.data_ptr() for x in (q, k, v, g, beta, w, u, o)),
@@ -113,11 +117,15 @@ def _fill(
         chunk_size,
         0,  # derive the number of chunks
     )
-    with torch.cuda.device(q.device):
-        code = _abi.library().kda_prefill_f32(io, _current_stream(q.get_device()))
+    index = q.get_device()
+    with torch.cuda.device(index):
+        code = _abi.library().kda_prefill_f32(io, _current_stream(index))
+        if code and context_was_missing(index):
+            code = _abi.library().kda_prefill_f32(io, _current_stream(index))
     if code:
         kind = {1: ValueError, 801: NotImplementedError}.get(code, RuntimeError)
         raise kind(f"{_abi.last_message()} (cudaError_t {code})")
+    tell_written((w, u, o))
 
 
 # Composite: torch.compile sees through it to `fill`, whose writes it understands.
