@@ -4,6 +4,7 @@
 # and compiles the same plans for sm_89 and sm_90a, and says what was not run.
 # shellcheck source=tools/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+trap say_nvrtc EXIT
 
 cmake -S . -B build "${configure[@]}" -D KDA_BUILD_TESTS=OFF
 cmake --build build

@@ -2,8 +2,10 @@
 # Sourced by run.sh, test.sh and check.sh: installs what the build needs and the machine lacks.
 # Debian 12 or Ubuntu 24.04 and newer, as root or with sudo.  Where nothing is missing, the network
 # is not touched.  Sets `configure`, the CMake arguments that the scripts share.  A script that needs
-# more commands names them, each also its package, in `extra_commands` before.
+# more commands names them, each also its package, in `extra_commands` before, and may end with
+# say_nvrtc.
 set -euo pipefail
+given_nvrtc=${KDA_NVRTC_PATH:-}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '== %s\n' "$*"; }
@@ -84,6 +86,14 @@ fetch_cuda() {
   fi
   KDA_NVRTC_PATH=$(dirname "$(find "$PWD/$venv" -name 'libnvrtc.so.1[23]' | head -1)")
   export KDA_NVRTC_PATH
+}
+
+# NVRTC that was fetched is where the library does not look by itself: says what the caller's shell
+# needs.  To stderr, as stdout ends with what the script is for.
+say_nvrtc() {
+  if [ "${KDA_NVRTC_PATH:-}" = "$given_nvrtc" ]; then return; fi
+  echo "== NVRTC was fetched; kda-tune and other programs find it in this shell after" >&2
+  printf 'export KDA_NVRTC_PATH=%q\n' "$KDA_NVRTC_PATH" >&2
 }
 
 mapfile -t packages < <({ missing_packages; missing_commands; } | tr ' ' '\n')

@@ -4,6 +4,7 @@
 #   tools/test.sh -R layers      tools/test.sh -L gpu
 # shellcheck source=tools/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+trap say_nvrtc EXIT
 
 cmake -S . -B build-test "${configure[@]}" -D KDA_BUILD_TESTS=ON -D KDA_WERROR=ON
 cmake --build build-test

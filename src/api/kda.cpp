@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "api/options.hpp"
 #include "base/no_memory.hpp"
 #include "plan/plan.hpp"
 
@@ -25,6 +26,7 @@ Plan::~Plan() = default;
 
 Result<Plan> Plan::make(const Problem& problem, const Options& options) {
   try {
+    if (Status status = api::check(options); !status) return status;
     plan::Made made = std::move(plan::make_all({&problem, 1}, options).front());
     if (!made) return made.status();
     return Plan(*std::move(made));
@@ -38,6 +40,10 @@ std::vector<Result<Plan>> Plan::make_all(std::span<const Problem> problems,
   std::vector<Result<Plan>> plans;
   try {
     plans.reserve(problems.size());
+    if (const Status status = api::check(options); !status) {
+      while (plans.size() < problems.size()) plans.emplace_back(status);
+      return plans;
+    }
     for (plan::Made& made : plan::make_all(problems, options)) {
       if (made) {
         plans.emplace_back(Plan(*std::move(made)));
@@ -69,6 +75,7 @@ std::string Plan::describe() const { return plan::describe(*impl_); }
 
 Status supports(const Problem& problem, const Options& options) {
   try {
+    if (Status status = api::check(options); !status) return status;
     return plan::supports(problem, options);
   } catch (const std::exception& error) {
     return unexpected(error);

@@ -42,7 +42,7 @@ constexpr Variable variables[] = {
     {"KDA_CACHE_PATH", "more directories and bundles to read kernels from, separated by colons",
      "none"},
     {"KDA_CACHE_MAX_SIZE", "bytes that the directory may hold: 500M, 2G", "1G", kBytes},
-    {"KDA_CACHE_TRUST_SHARED", "1: use a cache directory that others own or may write", "0", kFlag},
+    {"KDA_CACHE_TRUST_SHARED", "1: use directories that others own or may write", "0", kFlag},
     {"KDA_LOCK_TIMEOUT", "seconds to wait for another process that compiles the same kernel", "30",
      number(0, 86400)},
     {"KDA_STRICT_TOOLCHAIN", "1: take from bundles only what this machine's NVRTC would make", "0",

@@ -31,6 +31,9 @@ Result<int> ordinal_of(int ordinal);
 // "sm_89", "sm_90a", "h200", "h100", "a100", "l40s", "rtx4090", ...: fails with invalid_argument,
 // naming the known ones.
 Result<Device> parse(std::string_view name);
+// The devices known by name that a bare target ("sm_90a") stands for, whose plans may be others
+// than its own.  None where the word is a device's, or unknown.
+std::vector<Device> devices_of(std::string_view target);
 // The words that parse() takes, for people.
 std::vector<std::string> known_names();
 

@@ -16,7 +16,7 @@ constexpr std::size_t MiB = 1024 * KiB;
 constexpr double GBs = 1e9;  // bytes a second
 
 // What a block may use by capability: the multiprocessor's shared memory less 1 KiB.
-constexpr std::size_t kShared80 = 163 * KiB;  // 166912
+constexpr std::size_t kShared80 = 163 * KiB;  // 166912; 8.7 too
 constexpr std::size_t kShared86 = 99 * KiB;   // 101376; 8.9 and 12.x too
 constexpr std::size_t kShared90 = 227 * KiB;  // 232448; 10.x too
 
@@ -27,6 +27,8 @@ struct Named {
   int multiprocessors;
   std::size_t shared_per_block, shared_per_multiprocessor, l2_bytes;
   double memory_bandwidth;
+
+  bool is_target() const { return std::string_view(word) == name; }
 };
 
 // A bare target stands for its family's commonest device.
@@ -42,6 +44,7 @@ constexpr Named devices[] = {
     {"rtx5090", "NVIDIA GeForce RTX 5090", 12, 0, 170, kShared86, 100 * KiB, 96 * MiB, 1792 * GBs},
     {"sm_80", "sm_80", 8, 0, 108, kShared80, 164 * KiB, 40 * MiB, 2039 * GBs},
     {"sm_86", "sm_86", 8, 6, 82, kShared86, 100 * KiB, 6 * MiB, 936 * GBs},
+    {"sm_87", "sm_87", 8, 7, 16, kShared80, 164 * KiB, 4 * MiB, 204.8 * GBs},
     {"sm_89", "sm_89", 8, 9, 128, kShared86, 100 * KiB, 72 * MiB, 1008 * GBs},
     {"sm_90", "sm_90", 9, 0, 132, kShared90, 228 * KiB, 50 * MiB, 3350 * GBs},
     {"sm_90a", "sm_90a", 9, 0, 132, kShared90, 228 * KiB, 50 * MiB, 3350 * GBs},
@@ -53,25 +56,44 @@ constexpr Named devices[] = {
     {"sm_121a", "sm_121a", 12, 1, 48, kShared86, 100 * KiB, 24 * MiB, 273 * GBs},
 };
 
+Device device_of(const Named& row) {
+  return {.name = row.name,
+          .major = row.major,
+          .minor = row.minor,
+          .multiprocessors = row.multiprocessors,
+          .shared_per_block = row.shared_per_block,
+          .shared_per_multiprocessor = row.shared_per_multiprocessor,
+          .l2_bytes = row.l2_bytes,
+          .memory_bandwidth = row.memory_bandwidth};
+}
+
+// Null where the name is not known.
+const Named* find(std::string_view name) {
+  const std::string word = base::lower(base::trim(name));
+  for (const Named& row : devices) {
+    if (word == row.word) return &row;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<Device> parse(std::string_view name) {
-  const std::string word = base::lower(base::trim(name));
-  for (const Named& row : devices) {
-    if (word == row.word) {
-      return Device{.name = row.name,
-                    .major = row.major,
-                    .minor = row.minor,
-                    .multiprocessors = row.multiprocessors,
-                    .shared_per_block = row.shared_per_block,
-                    .shared_per_multiprocessor = row.shared_per_multiprocessor,
-                    .l2_bytes = row.l2_bytes,
-                    .memory_bandwidth = row.memory_bandwidth};
-    }
-  }
+  if (const Named* row = find(name)) return device_of(*row);
   return Status(Code::invalid_argument,
                 fmt::format("device {} is not known; known are {}", base::quote(name),
                             base::join(known_names(), ", ")));
+}
+
+std::vector<Device> devices_of(std::string_view target) {
+  std::vector<Device> found;
+  const Named* bare = find(target);
+  if (bare == nullptr || !bare->is_target()) return found;
+  for (const Named& row : devices) {
+    const bool served = row.major == bare->major && row.minor == bare->minor;
+    if (served && !row.is_target()) found.push_back(device_of(row));
+  }
+  return found;
 }
 
 std::vector<std::string> known_names() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -40,6 +41,51 @@ Result<std::vector<const Strategy*>> strategies_for(const std::string& name) {
   if (const Strategy* named = find(name)) return std::vector{named};
   return Status(Code::invalid_argument,
                 fmt::format("strategy = '{}'; there are {}", name, known_names()));
+}
+
+bool has(const Strategy& strategy, const std::string& tunable) {
+  const tunable::Space space = strategy.space();
+  return std::any_of(space.begin(), space.end(),
+                     [&](const tunable::Row& row) { return row.name == tunable; });
+}
+
+// A strategy that would serve but for the caller's tuning, and what it says of that.
+struct Unfit {
+  const Strategy* strategy;
+  Status why;
+};
+
+// Which strategies have a tunable: "'chunk' (chunk, segments)".
+std::string owners_of(const std::string& tunable) {
+  std::string names;
+  for (const Strategy* strategy : table()) {
+    if (has(*strategy, tunable)) names += (names.empty() ? "" : ", ") + std::string(strategy->name);
+  }
+  return fmt::format("'{}' ({})", tunable, names.empty() ? "no strategy's" : names);
+}
+
+// Why a tuning fits none: what those say of its values that have all of its tunables, else whose
+// these are.
+Status fits_none(const std::vector<Unfit>& unfit, const std::string& words) {
+  const Result<std::vector<base::Setting>> settings = base::parse_settings(words);
+  if (!settings) return settings.status();
+  std::map<std::string, std::string> complaints;  // each with those that have it
+  for (const Unfit& each : unfit) {
+    const bool has_all =
+        std::all_of(settings->begin(), settings->end(),
+                    [&](const base::Setting& set) { return has(*each.strategy, set.name); });
+    if (!has_all) continue;
+    std::string& by = complaints[each.why.message()];
+    by += (by.empty() ? "" : ", ") + std::string(each.strategy->name);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [why, by] : complaints) lines.push_back(fmt::format("{} ({})", why, by));
+  if (!lines.empty()) return {Code::invalid_argument, base::join(lines, "; ")};
+  for (const base::Setting& set : *settings) lines.push_back(owners_of(set.name));
+  return {Code::invalid_argument,
+          fmt::format("tuning: no strategy that could serve has all of its tunables: {}; kda-tune "
+                      "list shows them",
+                      base::join(lines, ", "))};
 }
 
 // How many tunables differ; negative where one that the caller named does.
@@ -129,7 +175,7 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
 
   std::vector<Candidate> candidates;
   std::vector<std::string> refusals;
-  std::optional<Status> unknown_tuning;
+  std::vector<Unfit> unfit;
   for (const Strategy* strategy : *strategies) {
     if (const Status status = strategy->applicable(problem, device); !status) {
       refusals.push_back(fmt::format("{} ({})", strategy->name, status.message()));
@@ -140,7 +186,7 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
         words, strategy->space(), first ? preferred.tuning : strategy->defaults(problem, device));
     if (!tuning) {
       refusals.push_back(fmt::format("{} ({})", strategy->name, tuning.status().message()));
-      unknown_tuning = tuning.status();
+      unfit.push_back({strategy, tuning.status()});
       continue;
     }
     const double microseconds = expected_microseconds(*strategy, problem, device, *tuning);
@@ -179,7 +225,9 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
     picked->passed_over = std::move(refusals);
     return *std::move(picked);
   }
-  if (candidates.empty() && unknown_tuning) return *unknown_tuning;
+  if (candidates.empty() && !unfit.empty()) {
+    return name.empty() ? fits_none(unfit, words) : unfit.front().why;
+  }
   return Status(Code::unsupported, fmt::format("no strategy serves this problem on {}: {}",
                                                device.name, fmt::join(refusals, "; ")));
 }

@@ -27,8 +27,8 @@ struct Pick {
 // problem is complete.  `name` is a strategy or empty, `words` fix tunables or are empty;
 // where they leave a choice, the preferred comes first, then the cheapest by estimate.  Where a
 // tuning cannot serve, the nearest one that can and keeps the words is taken.  Fails with
-// invalid_argument where the words name nothing that there is, and with unsupported, saying why of
-// each strategy, where none can serve.
+// invalid_argument where the words name nothing that there is, saying which strategies have what
+// they name, and with unsupported, saying why of each strategy, where none can serve.
 Result<Pick> pick(const Problem& problem, const device::Device& device, const std::string& name,
                   const std::string& words, const Preferred& preferred = {});
 

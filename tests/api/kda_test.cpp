@@ -3,7 +3,9 @@
 #include "kda/kda.hpp"
 
 #include <atomic>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -88,6 +90,30 @@ TEST_CASE("bad options are refused", "[api]") {
   refused({.target = "sm_42"}, "sm_42");
   check_refused(Plan::make(small(), {.device = -7}).status(), Code::invalid_argument,
                 "device = -7");
+}
+
+// The bug: an effort or cache mode that is none was taken for the default, and a limit that is no
+// number for none; the C interface refused the first two.
+TEST_CASE("options whose values are none are refused by every call", "[api]") {
+  const auto refused = [](void (*change)(Options&), const char* part) {
+    Options options = named();
+    change(options);
+    check_refused(Plan::make(small(), options).status(), Code::invalid_argument, part);
+    check_refused(supports(small(), options), Code::invalid_argument, part);
+    const Problem problems[] = {small(), small()};
+    const auto plans = Plan::make_all(problems, options);
+    REQUIRE(plans.size() == 2);
+    for (const auto& plan : plans) check_refused(plan.status(), Code::invalid_argument, part);
+  };
+  refused([](Options& o) { o.effort = static_cast<Effort>(9); }, "effort = 9; kda.hpp has 0..2");
+  refused([](Options& o) { o.effort = static_cast<Effort>(-1); }, "effort = -1;");
+  refused([](Options& o) { o.cache_mode = static_cast<CacheMode>(9); },
+          "cache_mode = 9; kda.hpp has 0..3");
+  refused([](Options& o) { o.time_limit_seconds = std::nan(""); }, "time_limit_seconds = nan; it");
+  refused([](Options& o) { o.time_limit_seconds = -1; }, "time_limit_seconds = -1; it is");
+  Options endless = named();
+  endless.time_limit_seconds = std::numeric_limits<double>::infinity();
+  CHECK(supports(small(), endless));
 }
 
 TEST_CASE("several plans at once, each with its own outcome", "[api]") {

@@ -1,6 +1,7 @@
 #include "device/device.hpp"
 #include "support/catch.hpp"
 
+using kda::device::devices_of;
 using kda::device::parse;
 using kda::test::contains;
 
@@ -20,6 +21,7 @@ TEST_CASE("devices are known by name, however it is written") {
 TEST_CASE("a block may use what its capability allows") {
   CHECK(parse("sm_80")->shared_per_block == 166912);
   CHECK(parse("sm_86")->shared_per_block == 101376);
+  CHECK(parse("sm_87")->shared_per_block == 166912);
   CHECK(parse("sm_89")->shared_per_block == 101376);
   CHECK(parse("sm_90a")->shared_per_block == 232448);
   CHECK(parse("sm_100a")->shared_per_block == 232448);
@@ -28,9 +30,9 @@ TEST_CASE("a block may use what its capability allows") {
 
 TEST_CASE("every known device is whole") {
   for (const char* name :
-       {"h200",   "h100",    "a100",    "l40s",   "l4",      "rtx4090", "rtx3090",
-        "b200",   "rtx5090", "sm_80",   "sm_86",  "sm_89",   "sm_90",   "sm_90a",
-        "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a", "sm_121a"}) {
+       {"h200",   "h100",    "a100",    "l40s",    "l4",     "rtx4090", "rtx3090",
+        "b200",   "rtx5090", "sm_80",   "sm_86",   "sm_87",  "sm_89",   "sm_90",
+        "sm_90a", "sm_100",  "sm_100a", "sm_103a", "sm_120", "sm_120a", "sm_121a"}) {
     INFO(name);
     const auto device = parse(name);
     REQUIRE(device);
@@ -39,6 +41,20 @@ TEST_CASE("every known device is whole") {
     CHECK(device->l2_bytes > 0);
     CHECK(device->memory_bandwidth > 1e11);
   }
+}
+
+TEST_CASE("a bare target stands for the devices of its capability that have names") {
+  const auto names_of = [](const char* target) {
+    std::string names;
+    for (const auto& device : devices_of(target)) names += device.name + ";";
+    return names;
+  };
+  CHECK(names_of("sm_90a") == "NVIDIA H200;NVIDIA H100 80GB HBM3;");
+  CHECK(names_of(" SM_90 ") == names_of("sm_90a"));
+  CHECK(names_of("sm_89") == "NVIDIA L40S;NVIDIA L4;NVIDIA GeForce RTX 4090;");
+  CHECK(names_of("sm_103a").empty());  // none has a name
+  CHECK(names_of("h200").empty());
+  CHECK(names_of("sm_42").empty());
 }
 
 TEST_CASE("an unknown name is an invalid_argument that lists the known ones") {

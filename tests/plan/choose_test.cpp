@@ -100,7 +100,7 @@ TEST_CASE("unknown strategies and tunables are invalid arguments", "[plan]") {
 
   const Status anywhere = refusal({.tuning = "speed=11"});
   CHECK(anywhere.code() == Code::invalid_argument);
-  CHECK_THAT(anywhere.message(), test::contains("no tunable 'speed'"));
+  CHECK_THAT(anywhere.message(), test::contains("'speed' (no strategy's)"));
 
   const Status value = refusal({.strategy = "recurrent", .tuning = "columns=17"});
   CHECK(value.code() == Code::invalid_argument);

@@ -89,7 +89,7 @@ void add_how(CLI::App& app, Request& request) {
       ->check(cli::whole(0, cli::kMostSeed));
   app.add_option("--beta", request.beta,
                  "how strongly every token is written; 0 with weak gates: nothing is forgotten")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(cli::number(0, 1));
   app.add_option("--time-budget", request.time_budget, "seconds; what is left then is skipped")
       ->check(cli::number(0, cli::kMostSeconds));
   app.add_flag("--quick", request.quick,
@@ -103,9 +103,13 @@ void add_how(CLI::App& app, Request& request) {
 }
 
 void add_output(CLI::App& app, Request& request) {
-  app.add_option("--json", request.json, "one JSON array, a row a line")->type_name("FILE|-");
-  app.add_option("--md", request.md, "the table in Markdown")->type_name("FILE|-");
-  app.add_option("--csv", request.csv, "every value of every row")->type_name("FILE|-");
+  const auto add_file = [&](const char* name, std::string& file, const char* about,
+                            const char* example) {
+    app.add_option(name, file, about)->type_name("FILE|-")->check(cli::file_name(example));
+  };
+  add_file("--json", request.json, "one JSON array, a row a line", "rows.json");
+  add_file("--md", request.md, "the table in Markdown", "rows.md");
+  add_file("--csv", request.csv, "every value of every row", "rows.csv");
   app.add_flag("--quiet", request.quiet, "no progress on stderr");
 }
 

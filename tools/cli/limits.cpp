@@ -28,4 +28,12 @@ CLI::Validator number(double least, double most) {
   return {check, fmt::format("{}..{:.0f}", least, most), "number"};
 }
 
+CLI::Validator file_name(const char* example) {
+  const auto check = [=](const std::string& text) {
+    return text.empty() ? fmt::format("an empty name is no file; {} is one", example)
+                        : std::string();
+  };
+  return {check, "", "file name"};  // no words of its own in the help
+}
+
 }  // namespace kda::cli

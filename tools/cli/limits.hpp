@@ -1,4 +1,4 @@
-// Checks of options that are numbers: short complaints, which name what would do.
+// Checks of options that are numbers or files: short complaints, which name what would do.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,6 +12,9 @@ CLI::Validator whole(std::int64_t least, std::int64_t most);
 
 // "nan is not a number from 0 to 1000000000"
 CLI::Validator number(double least, double most);
+
+// "an empty name is no file; rows.txt is one": an unset variable in a script, say.
+CLI::Validator file_name(const char* example);
 
 constexpr std::int64_t kMostDevices = 1024;
 constexpr std::int64_t kMostJobs = 1024;

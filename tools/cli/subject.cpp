@@ -93,6 +93,12 @@ Result<Parts> take_apart(const std::string& text) {
     parts.row = row;
     parts.preset = preset;
   }
+  for (const char* name : {"tp", "gate_regime", "seqlens"}) {
+    std::string rest = parts.words;
+    if (take(rest, name) && take(rest, name)) {
+      return wrong(fmt::format("{} is given twice in \"{}\"", name, text));
+    }
+  }
   parts.tp = take(parts.words, "tp");
   if (parts.tp && parts.preset == nullptr) {
     return wrong(fmt::format("tp splits the heads of a model; \"{}\" names none of {}", text,
@@ -162,12 +168,31 @@ Result<Lengths> parse_lengths(const std::string& text) {
   return lengths;
 }
 
+// What seqlens set, the words may say too, but nothing else.
+Status check_lengths(const std::string& words, const Problem& problem, std::int64_t tokens,
+                     std::int64_t sequences) {
+  if (names(words, "T") && problem.max_tokens != tokens) {
+    return wrong(fmt::format("T is {}, but seqlens add up to {}", problem.max_tokens, tokens));
+  }
+  if (names(words, "N") && problem.max_sequences != sequences) {
+    return wrong(
+        fmt::format("N is {}, but seqlens are {} sequences", problem.max_sequences, sequences));
+  }
+  if (names(words, "varlen") && !problem.varlen) {
+    return wrong("varlen is 0, but seqlens pack sequences; without seqlens all are equally long");
+  }
+  return {};
+}
+
 Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
   const Result<Problem> base = base_of(parts);
   if (!base) return base.status();
   Result<Problem> parsed = problem::parse(parts.words, *base);
   if (!parsed) {
-    return Status(parsed.status().code(), parsed.status().message() + "; and gate_regime, seqlens");
+    std::string why = parsed.status().message();
+    // The words that there are: a problem's own, and those of these tools.
+    if (why.find("there is no word") != std::string::npos) why += "; and gate_regime, seqlens, tp";
+    return Status(parsed.status().code(), std::move(why));
   }
   Problem problem = *parsed;
   Lengths lengths;
@@ -176,8 +201,8 @@ Result<Subject> subject_of(const Parts& parts, const std::string& regime) {
     if (!given) return given.status();
     lengths = *given;
     const std::int64_t sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-    if (names(parts.words, "T") && problem.max_tokens != sum) {
-      return wrong(fmt::format("T is {}, but seqlens add up to {}", problem.max_tokens, sum));
+    if (Status status = check_lengths(parts.words, problem, sum, std::ssize(lengths)); !status) {
+      return status;
     }
     problem.varlen = true;
     problem.max_tokens = sum;

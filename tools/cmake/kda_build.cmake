@@ -23,8 +23,12 @@ if(KDA_SANITIZE)
 endif()
 
 # A target of ours: position-independent (the objects serve static and shared), options applied.
+# Whatever a parent project hides, tools/cmake/exports.map alone says what libkda.so shows.
 function(kda_target target)
   set_target_properties(${target} PROPERTIES
-    CXX_EXTENSIONS OFF CXX_STANDARD_REQUIRED ON POSITION_INDEPENDENT_CODE ON)
+    CXX_EXTENSIONS OFF CXX_STANDARD_REQUIRED ON POSITION_INDEPENDENT_CODE ON
+    VISIBILITY_INLINES_HIDDEN OFF)
+  set_property(TARGET ${target} PROPERTY CXX_VISIBILITY_PRESET)
+  set_property(TARGET ${target} PROPERTY C_VISIBILITY_PRESET)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:kda_options>)
 endfunction()

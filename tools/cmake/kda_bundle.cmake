@@ -1,6 +1,7 @@
 # kda_link_bundle(<target> <bundle>): the target, a program or a shared library, carries the bundle of
 # compiled kernels (kda-tune bundle create) and finds them by itself.
 function(kda_link_bundle target bundle)
+  include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/kda_needs_cxx.cmake")
   cmake_path(ABSOLUTE_PATH bundle NORMALIZE)
   string(MD5 id "${bundle}")
   set(source "${CMAKE_CURRENT_BINARY_DIR}/kda_bundle_${id}.cpp")
@@ -27,7 +28,7 @@ namespace {
 
 const bool added = [] {
   const kda::Status status = kda::add_bundle({kda_bundle_@id@, kda_bundle_@id@_end});
-  if (!status) std::fprintf(stderr, "%s (@bundle@)\n", status.message().c_str());
+  if (!status) std::fprintf(stderr, "%s (%s)\n", status.message().c_str(), "@bundle@");
   return status.ok();
 }();
 

@@ -14,6 +14,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/kdaConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/kdaConfig.cmake" "${PROJECT_BINARY_DIR}/kdaConfigVersion.cmake"
   "${PROJECT_SOURCE_DIR}/tools/cmake/kda_bundle.cmake"
+  "${PROJECT_SOURCE_DIR}/tools/cmake/kda_needs_cxx.cmake"
   DESTINATION ${package})
 
 foreach(program kda-tune kda-bench)

@@ -77,9 +77,22 @@ class Collector {
   Json left_out_ = Json::array();
 };
 
+// Behind each bare target the devices that it stands for: what was measured on one, or how many
+// multiprocessors it has, may choose kernels for it that the target alone would not get.
+std::vector<Target> with_devices(const std::vector<Target>& targets) {
+  std::vector<Target> all;
+  for (const Target& target : targets) {
+    all.push_back(target);
+    for (const device::Device& each : device::devices_of(target.name)) {
+      all.push_back({each.name, each});
+    }
+  }
+  return all;
+}
+
 std::vector<std::string> compiled(const Request& request, Json& left_out) {
   std::vector<std::string> files;
-  const std::vector<Target> targets = targets_of(request, {"sm_89", "sm_90a"});
+  const std::vector<Target> targets = with_devices(targets_of(request, {"sm_89", "sm_90a"}));
   const std::vector<cli::Subject> subjects = problems_of(request);
   cli::Progress progress(request.output.err, targets.size(), {.quiet = request.output.quiet});
   for (const Target& target : targets) {
@@ -105,6 +118,16 @@ std::vector<std::string> cached(const Request& request) {
     files.push_back(cache::encode(key, filed.stored.entry));
   }
   return files;
+}
+
+// Why there is no kernel, as the rest of a sentence that says so.
+std::string why_none(const Json& left_out) {
+  if (left_out.empty()) return {};
+  const Json& first = left_out.front();
+  const std::string others =
+      left_out.size() > 1 ? fmt::format("; {} more are left out", left_out.size() - 1) : "";
+  return fmt::format(": {} for {}: {}{}", first["problem"].get<std::string>(),
+                     first["arch"].get<std::string>(), first["why"].get<std::string>(), others);
 }
 
 std::shared_ptr<const cache::Bundle> opened(const Request& request) {
@@ -139,7 +162,9 @@ int bundle_create(const Request& request) {
   Json left_out = Json::array();
   const std::vector<std::string> files =
       request.from_cache ? cached(request) : compiled(request, left_out);
-  if (files.empty()) throw cli::Failure(cli::kFailed, "there is no kernel to put into a bundle");
+  if (files.empty())
+    throw cli::Failure(cli::kFailed,
+                       "there is no kernel to put into a bundle" + why_none(left_out));
   const std::string bundle = cache::encode_bundle(files);
   cli::write_text(request.bundle_file, bundle, request.output.out);
 

@@ -1,6 +1,7 @@
 // The command lines of kda-tune cache and kda-tune bundle.
 #include <CLI/CLI.hpp>
 
+#include "cli/limits.hpp"
 #include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 
@@ -22,9 +23,11 @@ constexpr const char* kCacheExamples =
 constexpr const char* kBundleExamples =
     "Examples:\n"
     "  kda-tune bundle create kernels.kdab h64 h16 --arch sm_90a,sm_100a    needs no GPU\n"
+    "  kda-tune bundle create kernels.kdab h64 --arch h200  for this device alone\n"
     "  kda-tune bundle create kernels.kdab --from-cache     what this machine's cache holds\n"
     "  kda-tune bundle ls kernels.kdab\n"
     "  KDA_CACHE_PATH=kernels.kdab KDA_JIT=off app          runs without a compiler\n"
+    "Of a bare target it has the kernels that each device of it gets that kda-tune list names.\n"
     "In CMake, kda_link_bundle(app kernels.kdab) puts it into a program.\n";
 
 CLI::App* add_group(CLI::App& app, const char* name, const char* about, const char* examples) {
@@ -69,7 +72,9 @@ void add_cache_commands(CLI::App& app, Request& request, Command& chosen) {
                 kBundleExamples);
   const auto add_bundle = [&](const char* name, const char* about, Command command) {
     CLI::App* made = add(bundle, name, about, kBundleExamples, command);
-    made->add_option("file", request.bundle_file, "the bundle")->required();
+    made->add_option("file", request.bundle_file, "the bundle")
+        ->required()
+        ->check(cli::file_name("kernels.kdab"));
     return made;
   };
   sub = add_bundle("create", "Compiles the problems' kernels and writes them.", bundle_create);

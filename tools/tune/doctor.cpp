@@ -197,6 +197,12 @@ int doctor(const Request& request) {
     checks.add("environment", "bad", complaint);
   }
   document.add("checks", checks.rows(), kChecks);
+  // A table shows the first line, which says that something was tried and not what.
+  for (const Json& row : checks.rows()) {
+    const auto& found = row["found"].get_ref<const std::string&>();
+    if (found.find('\n') == std::string::npos) continue;
+    document.say(fmt::format("{} in full:\n{}", row["check"].get<std::string>(), found));
+  }
   document.add("devices", devices, kDevices);
   document.add("environment", environment(), kEnvironment);
   document.print();

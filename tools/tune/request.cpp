@@ -8,6 +8,7 @@
 #include "cli/command_line.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/limits.hpp"
+#include "cli/text_file.hpp"
 #include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 #include "tune/shell.hpp"
@@ -45,7 +46,8 @@ constexpr const char* kDoctorExamples =
 constexpr const char* kListExamples =
     "Examples:\n"
     "  kda-tune list\n"
-    "  kda-tune list -o json | jq -r '.tunables[] | [.strategy, .name, .values] | @tsv'\n";
+    "  kda-tune list -o json | jq -r '.tunables[] | [.strategy, .name, (.values|join(\" \"))] | "
+    "@tsv'\n";
 
 constexpr const char* kBuildExamples =
     "Examples:\n"
@@ -76,7 +78,7 @@ constexpr const char* kTuneExamples =
 constexpr const char* kDumpExamples =
     "Examples:\n"
     "  kda-tune dump h64                              the composed source of every kernel\n"
-    "  kda-tune dump h64 --arch sm_90a --ptx --stage prepare\n"
+    "  kda-tune dump h64 --arch sm_90a --strategy chunk --ptx --stage prepare\n"
     "  kda-tune dump h64 --arch sm_89 --sass          needs nvdisasm or cuobjdump\n"
     "  kda-tune dump h64 --strategy chunk --tuning chunk=64 --resources\n";
 
@@ -89,7 +91,8 @@ void add_output(CLI::App& app, Request& request) {
   app.add_flag_callback(
       "--json", [&] { request.output.format = "json"; }, "the same as -o json");
   app.add_option("--output", request.output.file, "write there instead of stdout")
-      ->type_name("FILE|-");
+      ->type_name("FILE|-")
+      ->check(cli::file_name("rows.json"));
   app.add_flag("-q,--quiet", request.output.quiet, "no progress on stderr");
 }
 
@@ -178,7 +181,9 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub->add_flag("--resume,!--fresh", request.resume, "go on with the journal of a stopped search");
   sub->add_option("--device", request.device, "CUDA ordinal; default: every visible device")
       ->check(cli::whole(0, cli::kMostDevices - 1));
-  sub->add_option("--plot", request.plot, "a page of plots, self-contained")->type_name("FILE|-");
+  sub->add_option("--plot", request.plot, "a page of plots, self-contained")
+      ->type_name("FILE|-")
+      ->check(cli::file_name("searches.html"));
   sub->add_option("--slice", request.slice)->group("");
   sub->add_option("--processes", request.processes)->group("");
   sub->add_option("--devices", request.devices, "CUDA ordinals to measure on at once: 0,1,2,3")
@@ -210,8 +215,10 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   if (argc > 1 && std::string_view(argv[1]) == "bench") {
     return bench::main_of_bench(argc - 1, argv + 1, out, err);
   }
-  return cli::run(app, argc, argv, out, err,
-                  [&] { return run_shell_command(app, request) ? cli::kOk : chosen(request); });
+  return cli::run(app, argc, argv, out, err, [&] {
+    cli::check_writable(request.output.file);  // before minutes of work
+    return run_shell_command(app, request) ? cli::kOk : chosen(request);
+  });
 }
 
 }  // namespace kda::tune_tool

@@ -42,15 +42,15 @@ bool any(const Json& rows, const char* key, const char* value) {
 }  // namespace
 
 int tune(const Request& request) {
-  (void)search_options_of(request);  // a wrong word ends here, device or not
-  cli::check_writable(request.output.file);
+  // A wrong word ends here, device or not.
+  (void)search_options_of(request);
+  const std::vector<cli::Subject> subjects = problems_of(request);
   cli::check_writable(request.plot);
   const Result<device::Device> device =
       device::query(request.devices.empty() ? request.device : request.devices.front());
   if (!device) {
     throw cli::Failure(cli::kNothingRan, "nothing was run: " + device.status().message());
   }
-  const std::vector<cli::Subject> subjects = problems_of(request);
   if (!request.slice.empty()) return compile_slice(request, *device, subjects);
   const auto wisdom = tune::shared_wisdom(request.wisdom_dir, request.cache_dir);
   if (const std::string why = why_not_kept(*wisdom); !why.empty()) {

@@ -79,7 +79,10 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
   sub->add_option("journal", request.files, "journals of searches, <wisdom>/v1/journal/*.jsonl")
       ->type_name("FILE")
       ->required();
-  sub->add_option("--out", request.plot, "the page")->type_name("FILE|-")->required();
+  sub->add_option("--out", request.plot, "the page")
+      ->type_name("FILE|-")
+      ->required()
+      ->check(cli::file_name("searches.html"));
 
   sub = add_command(app, "compare", "Two runs, row by row: what got faster, what slower.",
                     kCompareExamples, request, compare, chosen);

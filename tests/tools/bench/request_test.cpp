@@ -56,12 +56,24 @@ TEST_CASE("a wrong command line is exit code 2, with the known words", "[tools]"
   };
   wrong({}, "--suite prefill");
   wrong({"h65"}, "gva16_64");
-  wrong({"T=64 H=2 heads=2"}, "gate_regime");
+  wrong({"T=64 H=2 heads=2"}, "H is given twice");
+  wrong({"T=64 H=2 colour=2"}, "gate_regime");
   wrong({"--suite", "training"}, "linear");
   wrong({"h64", "--gate-regime", "mild"}, "strong");
   wrong({"h64", "--repeat", "3"}, "--repeat");
-  wrong({"h64", "--beta", "1.5"}, "--beta");
+  wrong({"h64", "--beta", "1.5"}, "--beta: 1.5 is not a number from 0 to 1");
+  wrong({"h64", "--beta", "nan"}, "--beta: nan is not a number from 0 to 1");  // once it was one
   wrong({"h64", "--json", "/nonexistent/rows.json"}, "/nonexistent/rows.json: No such file");
+}
+
+// The bug: a name that a script left empty was no file to write to, which nothing said, and the
+// results were on stdout.
+TEST_CASE("kda-bench refuses an empty file name before anything is run", "[tools]") {
+  for (const char* option : {"--json", "--md", "--csv"}) {
+    const test::Ran ran = run({"h64", option, ""});
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains(std::string(option) + ": an empty name is no file"));
+  }
 }
 
 TEST_CASE("an option takes one value, so that a case may follow it", "[tools]") {

@@ -70,7 +70,14 @@ TEST_CASE("seqlens packs sequences and sets T and N", "[tools]") {
   CHECK(subject.problem.max_sequences == 3);
   CHECK(subject.cu_seqlens == std::vector<std::int64_t>{0, 3, 3, 8});
   CHECK_THAT(refusal("H=4 T=9 seqlens=3,5"), test::contains("add up to 8"));
+  CHECK(one("H=4 T=8 N=2 varlen=1 seqlens=3,5").problem.max_sequences == 2);
   CHECK_THAT(refusal("H=4 seqlens=3,-5"), test::contains("\"-5\""));
+}
+
+// The bug: an N or varlen that seqlens contradict went unheeded, where a T was refused.
+TEST_CASE("words that seqlens contradict are refused", "[tools]") {
+  CHECK(refusal("H=4 N=5 seqlens=3,5") == "N is 5, but seqlens are 2 sequences");
+  CHECK_THAT(refusal("H=4 varlen=0 seqlens=3,5"), test::contains("varlen is 0, but seqlens pack"));
 }
 
 // The bug: lengths whose sum no integer holds overflowed, and passed as some ten tokens.
@@ -100,11 +107,23 @@ TEST_CASE("lists make several problems, and regimes several of each", "[tools]")
 
 TEST_CASE("bad words name the known ones", "[tools]") {
   CHECK_THAT(refusal("h65"), test::contains("h64_mixed"));
-  CHECK_THAT(refusal("H=4 T=64 tokens=3"), test::contains("seqlens"));
+  CHECK_THAT(refusal("H=4 T=64 colour=3"), test::contains("; and gate_regime, seqlens"));
   CHECK_THAT(refusal("h64 gate_regime=mild"), test::contains("strong, weak, mixed"));
   CHECK_THAT(refusal("h64 h32"), test::contains("two cases"));
   CHECK_THAT(refusal("H=4"), test::contains("T is 0"));
   CHECK_FALSE(refusal("H=3 HV=4 T=64").empty());
+}
+
+// The bug: of a word of the tools' own given twice it was said that there is no such word, and of
+// any other fault in a word that there are gate_regime and seqlens too.
+TEST_CASE("a word given twice is said to be, whose ever it is", "[tools]") {
+  for (const std::string text : {"h64 gate_regime=weak gate_regime=weak", "H=4 seqlens=3 seqlens=5",
+                                 "kimi-k3 T=64 tp=2 tp=4", "H=4 T=64 tokens=3"}) {
+    const std::string why = refusal(text);
+    CHECK_THAT(why, test::contains(" is given twice"));
+    CHECK_THAT(why, !test::contains("; and gate_regime"));
+  }
+  CHECK_THAT(refusal("H=four T=64"), !test::contains("gate_regime"));
 }
 
 TEST_CASE("loose words belong to the argument before them", "[tools]") {

@@ -1,8 +1,10 @@
 // kda-tune cache and kda-tune bundle.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/file.hpp"
 #include "base/trust.hpp"
@@ -197,6 +199,47 @@ TEST_CASE("a bundle goes to a file that can be written, known before it is compi
     CHECK_THAT(ran.err, test::contains(file));
     CHECK_FALSE(std::filesystem::exists(scratch / "c"));
   }
+}
+
+// The bug: a bundle for a bare target had the kernels that a plan for that name gets, and not those
+// of a plan on a device, whose multiprocessors and measurements choose others: one for sm_90a was
+// no use to an H200 in 8 of the 23 cases.
+TEST_CASE("a bundle for a bare target serves its devices", "[tools][compile]") {
+  const test::Scratch scratch;
+  const std::string file = scratch / "k.kdab", dir = scratch / "c";
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"T=64 H=8", "--strategy", "recurrent", "--cache-dir", dir});
+    return words;
+  };
+  const auto keys_in = [](const Json& rows) {
+    std::set<std::string> keys;
+    for (const Json& row : rows) keys.insert(test::text(row["key"]));
+    return keys;
+  };
+  const auto keys_for = [&](const char* device) {
+    return keys_in(json_of(with({"explain", "--arch", device}))["kernels"]);
+  };
+  json_of(with({"bundle", "create", file, "--arch", "sm_89"}));
+  const std::set<std::string> held = keys_in(json_of({"bundle", "ls", file})["entries"]);
+  for (const char* device : {"sm_89", "l40s", "l4", "rtx4090"}) {
+    const auto wanted = keys_for(device);
+    INFO(device);
+    CHECK(std::includes(held.begin(), held.end(), wanted.begin(), wanted.end()));
+  }
+  REQUIRE(keys_for("sm_89") != keys_for("l4"));
+  // Who names a device gets no others' kernels.
+  json_of(with({"bundle", "create", file, "--arch", "l4"}));
+  CHECK(keys_in(json_of({"bundle", "ls", file})["entries"]) == keys_for("l4"));
+}
+
+// The bug: "there is no kernel to put into a bundle", and not why.
+TEST_CASE("a bundle of nothing says why nothing could be served", "[tools]") {
+  const test::Scratch scratch;
+  const test::Ran ran = run({"bundle", "create", scratch / "k.kdab", "T=64 H=2", "--strategy",
+                             "fused", "--arch", "l4", "--cache-dir", scratch / "c", "-q"});
+  CHECK(ran.code == 1);
+  CHECK_THAT(ran.err, test::contains("bundle: T=64 H=2 for l4: no strategy serves this problem") &&
+                          test::contains("fused ("));
 }
 
 TEST_CASE("explain names the key field that differs from the nearest entry", "[tools]") {

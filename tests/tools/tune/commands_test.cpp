@@ -1,5 +1,7 @@
 #include "tune/commands.hpp"
 
+#include <filesystem>
+
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
@@ -56,6 +58,21 @@ TEST_CASE("doctor reports as JSON what it checked", "[tools]") {
     named = named || (row["name"] == "KDA_CACHE_DIR" && row["value"] == scratch / "cache");
   }
   CHECK(named);
+}
+
+TEST_CASE("doctor without NVRTC (apart)", "[.]") {
+  const test::Ran ran = run({"doctor"});
+  CHECK(ran.code == 1);
+  CHECK_THAT(ran.out, test::contains("NVRTC in full:\nno usable NVRTC; tried:") &&
+                          test::contains("/nonexistent/libnvrtc.so"));
+}
+
+// The bug: the table said "tried: ..." and nothing said what.
+TEST_CASE("doctor says in full what a table cuts off", "[tools]") {
+  const test::Outcome outcome = test::run_case_apart(
+      "doctor without NVRTC (apart)", {{"KDA_NVRTC_PATH", "/nonexistent/libnvrtc.so"}});
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
 }
 
 TEST_CASE("list shows strategies, tunables, devices and cases", "[tools]") {
@@ -195,6 +212,41 @@ TEST_CASE("wrong words are exit code 2, with the known ones", "[tools]") {
   for (const char* option : {"--output", "--plot"}) {
     wrong({"tune", "h64", option, "/nonexistent/rows"}, "/nonexistent/rows: No such file");
   }
+}
+
+// The bug: without a device a case that there is not was exit code 77, as if it had been one.
+TEST_CASE("a search for no problem is a wrong word, device or not", "[tools]") {
+  const test::Ran ran = run({"tune", "nosuch"});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, test::contains("there is no case \"nosuch\""));
+}
+
+// The bug: a name that a script left empty was noticed once all was compiled, or not at all.
+TEST_CASE("kda-tune refuses an empty file name before anything is run", "[tools]") {
+  const test::Scratch scratch;
+  const std::vector<std::vector<std::string>> lines = {
+      {"build", small, "--output", ""},    {"tune", small, "--plot", ""},
+      {"plot", "none.jsonl", "--out", ""}, {"wisdom", "export", "--output", ""},
+      {"bundle", "create", "", small},     {"bundle", "ls", ""},
+  };
+  for (const std::vector<std::string>& arguments : lines) {
+    const test::Environment cache("KDA_CACHE_DIR", scratch / "cache");
+    const test::Ran ran = run(arguments);
+    INFO(arguments[0]);
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains("an empty name is no file"));
+    CHECK_FALSE(std::filesystem::exists(scratch / "cache"));
+  }
+}
+
+// The bug: build knew only once all was compiled that there is no such folder.
+TEST_CASE("a file that cannot be written is refused before anything is compiled", "[tools]") {
+  const test::Scratch scratch;
+  const test::Ran ran = run({"build", small, "--arch", "sm_90a", "--cache-dir", scratch / "cache",
+                             "--output", scratch / "none/rows.json"});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, test::contains("none/rows.json: No such file"));
+  CHECK_FALSE(std::filesystem::exists(scratch / "cache"));
 }
 
 // The bug: "A subcommand is required", and not which word was none.
