@@ -38,13 +38,16 @@ Open& open_locks() {
   return of_process.get();
 }
 
+// Of what was made at load: in a child no mutex may be made yet.
 void close_in_child() {
   for (const int fd : open_locks().descriptors) (void)::close(fd);
   open_locks().descriptors.clear();
 }
 
-[[maybe_unused]] const bool closes_in_children =
-    ::pthread_atfork(nullptr, nullptr, close_in_child) == 0;
+[[maybe_unused]] const bool closes_in_children = [] {
+  open_locks();
+  return ::pthread_atfork(nullptr, nullptr, close_in_child) == 0;
+}();
 
 // For people who wait; nothing depends on it.
 void write_note(int fd) {

@@ -1,8 +1,11 @@
 #include "base/file_lock.hpp"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <optional>
+#include <string>
 
 #include "support/catch.hpp"
 #include "support/process.hpp"
@@ -11,6 +14,7 @@
 namespace file = kda::base::file;
 using kda::test::Child;
 using kda::test::in_child;
+using kda::test::run_case_apart;
 using kda::test::Scratch;
 
 // The bug: a child that was forked while a lock was held had a copy of its descriptor, so that the
@@ -30,6 +34,17 @@ TEST_CASE("a lock goes with its holder, whoever was forked from it meanwhile") {
   CHECK(other.try_acquire(path) == EWOULDBLOCK);
   lock.reset();
   CHECK(other.try_acquire(path) == 0);
+}
+
+TEST_CASE("apart: fork before any lock", "[.]") {
+  ::alarm(20);
+  CHECK(in_child([] { return 0; }) == 0);
+}
+
+// The bug: a child of a process that had taken no lock made the list of those that are held, while
+// the fork still held the list of mutexes, and waited for itself.
+TEST_CASE("a process that has taken no lock can be forked") {
+  CHECK(run_case_apart("apart: fork before any lock", {}).code == 0);
 }
 
 TEST_CASE("a child that gives up what it has inherited takes nothing from its parent") {

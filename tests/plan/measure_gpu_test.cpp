@@ -1,4 +1,5 @@
 // Effort::measure on the device: what is timed there keeps what the problem promises.
+#include "plan/kept.hpp"
 #include "support/scratch.hpp"
 #include "support/trials.hpp"
 #include "support/words.hpp"
@@ -42,7 +43,10 @@ TEST_CASE("KDA_TUNE=off measures, whatever is known", "[gpu]") {
   tune::Record planted = *listed[0].record;
   planted.decision = "planted";
   REQUIRE(wisdom->add(planted));
-  const auto evidence = [&] { return Plan::make(problem, options)->describe(); };
+  const auto evidence = [&] {
+    plan::forget_all();
+    return Plan::make(problem, options)->describe();
+  };
   CHECK_THAT(evidence(), contains("planted") && !contains("measured now"));
   const Environment off("KDA_TUNE", "off");
   CHECK_THAT(evidence(), contains("measured now") && !contains("planted"));
