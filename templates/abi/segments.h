@@ -175,11 +175,18 @@ constexpr float most_lost_of_channel = 0x1p-10F;
 // key channels by pairs of V columns, in bf16 (sm90/segments/looks.cuh).
 constexpr int noted_floats(const Shape& shape) { return 64 + 16 * chunk::factor_keys(shape); }
 
-// Whether what is given up would never have grown: keys of length 1, steps of at most 2.
+// Whether what is given up, or taken for nothing, would never have grown: keys of length 1, steps
+// of at most 2; of steps that may be 2 keys that rounding cannot have made longer.
 constexpr bool never_grows(const Shape& shape) {
-  return (shape.l2norm_qk || shape.qk_normalized) &&
-         (shape.beta_is_logit || shape.beta_at_most_one);
+  const bool beta_at_most_one =
+      shape.beta_is_logit ? !shape.allow_neg_eigval : shape.beta_at_most_one;
+  return shape.l2norm_qk ? shape.beta_is_logit || shape.beta_at_most_one
+                         : shape.qk_normalized && beta_at_most_one;
 }
+
+// q~ of f16 is stored times this, and not times the run's scale as that of bf16: it becomes as
+// small as T.
+constexpr float query_scale = 4096.0F;
 
 struct GivenUp {
   int* looks = nullptr;  // [slots, HV, 2] at which those columns of T were given up; -1: at none

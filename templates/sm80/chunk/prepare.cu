@@ -39,16 +39,17 @@ constexpr bool careful = abi::chunk::steps_may_exceed_one(shape);
 constexpr bool has_norms = shape.l2norm_qk || shape.qk_normalized;
 constexpr bool writes_twice = abi::chunk::writes_twice(shape);
 constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
-// Terms of the scores' products and of those with their inverse.
-constexpr int score_splits =
-    type == abi::DType::f32 ? 4 : (careful && type == abi::DType::f16 ? 3 : 1);
-constexpr int splits = type == abi::DType::f32 || careful ? 3 : 1;
+// Terms of the scores' products and of those with their inverse.  What tf32 cuts off is as much as
+// an f16 image does: of keys that repeat, whose writes cancel, that is what is left.
+constexpr int score_splits = type == abi::DType::f32 ? 4 : (type == abi::DType::f16 ? 3 : 1);
+constexpr int splits = type != abi::DType::bf16 || careful ? 3 : 1;
 constexpr float writer_scale = abi::chunk::writer_scale(shape);
+constexpr float query_scale = abi::chunk::query_scale(shape);
 constexpr bool one_slab = slab >= keys16;  // then norms come from the registers
 
 // Blocks a multiprocessor is to hold: 16-bit problems fit 128 registers a thread, but for what a
 // guarded kernel's loop holds, and split products of several slabs.
-constexpr bool fits_128 = type != abi::DType::f32 && (one_slab || !careful);
+constexpr bool fits_128 = type != abi::DType::f32 && (one_slab || splits == 1);
 constexpr int resident = guarded ? 1 : larger(1, (fits_128 ? 512 : 256) / threads);
 
 static_assert(chunk == 16 || chunk == 32 || chunk == 64, "chunk must be 16, 32 or 64");
@@ -157,8 +158,8 @@ KDA_DEVICE void write_aq(char* image, const Matrix& queries, const Matrix& m, co
       const u32 j = column + i / 2 * 8 + 2 * lane.t;
       const float* pair = c[i / 2] + i % 2 * 2;
       const bool exists = column <= row;
-      put<Square>(image, r, j, exists ? beta[j] * writer_scale * pair[0] : 0.0F,
-                  exists ? beta[j + 1] * writer_scale * pair[1] : 0.0F);
+      put<Square>(image, r, j, exists ? beta[j] * query_scale * pair[0] : 0.0F,
+                  exists ? beta[j + 1] * query_scale * pair[1] : 0.0F);
     }
   }
 }

@@ -41,6 +41,7 @@ struct Carry {
   KDA_DEVICE void load_values(u32 (&o)[Chain::chunk_tiles / 2][4], u32 own) const {
     chunk_wgmma::load_values_transposed<Chain>(o, own);
   }
+  KDA_DEVICE constexpr float output_scale(float scale) const { return scale; }
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
     const int gone = chunks - left;
     bool goes = true;

@@ -64,9 +64,10 @@ KDA_DEVICE void multiply(Correction::Accumulators& o, const u32 (&s)[keys / 16][
   chunk_wgmma::hold(o);
 }
 
-// o += q~ S of the part's chunks that have a q~, each where it lies in the ring.  step: the next.
+// o += q~ S of the part's chunks that have a q~, each where it lies in the ring.  step: the next;
+// output_scale: the run's.
 KDA_DEVICE void correct(const Ring& ring, Step step, Cursor& here, const Share& share,
-                        const float (&s)[keys / 8][4], const Nothing& nothing) {
+                        const float (&s)[keys / 8][4], const Nothing& nothing, float output_scale) {
   using Scale = Correction::Scale;
   Scale scale;
   if constexpr (Scale::needed) scale.choose(chunk_wgmma::largest(s));
@@ -104,7 +105,10 @@ KDA_DEVICE void correct(const Ring& ring, Step step, Cursor& here, const Share& 
     } else {
       multiply<panels - 1, panels>(o, operand, queries);
     }
-    if constexpr (Scale::needed) chunk_wgmma::subtract_from_values<Correction>(o, v, -scale.down);
+    if constexpr (Scale::needed) {
+      chunk_wgmma::subtract_from_values<Correction>(
+          o, v, -scale.down * output_scale / abi::segments::query_scale);
+    }
     chunk_wgmma::leave_outputs<Correction>(rows, o, 1.0F);
     ring.release(here);
     here.next();
@@ -169,7 +173,7 @@ KDA_DEVICE void consume(const Ring& ring, const abi::segments::Args& args, const
     if (gives_up && part.looks()) look_at_lost(ring, at_step, args, part, index, s);
     const Share share(args, part, Known(args, part, index), index);
     const Nothing nothing(s);
-    correct(ring, at_step, here, share, s, nothing);
+    correct(ring, at_step, here, share, s, nothing, args.chain.in.scale);
     if (share.left > 0) spoil(args, part, share, nothing);
   }
   if (part.finals) {

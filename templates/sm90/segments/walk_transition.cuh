@@ -13,7 +13,8 @@
 namespace kda {
 
 // T below this is nothing: times a state 2^40 as large as another, it is below that one's last bit.
-constexpr u32 nothing = (127U - 64U) << 23;  // 2^-64
+// Where it may grow again it is nothing when it is 0.
+constexpr u32 nothing = abi::segments::never_grows(shape) ? (127U - 64U) << 23 : 1;  // 2^-64
 
 // Whether any of the warpgroup's columns is more than nothing; NaN is.
 template <int count>
@@ -95,6 +96,9 @@ struct Transitions {
   KDA_DEVICE void load_values(u32 (&v)[Chain::chunk_tiles / 2][4], u32) const {
 #pragma unroll
     for (auto& unit : v) unit[0] = unit[1] = unit[2] = unit[3] = 0;
+  }
+  KDA_DEVICE constexpr float output_scale(float scale) const {
+    return Chain::type == abi::DType::f16 ? abi::segments::query_scale : scale;
   }
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
     bool goes = left % 4 != 3 || is_alive(state.s[0]);
