@@ -60,20 +60,12 @@ constexpr bool writes_twice(const Shape& shape) {
 // Factor tiles a chunk: Kd, Qd, Ak and perhaps Ak's rest.
 constexpr int factor_parts(const Shape& shape) { return writes_twice(shape) ? 4 : 3; }
 
-// Ak is stored times this, so that a tiny beta does not make it subnormal in f16.  It stays below 8
-// where keys have unit length; of others it has room up to 255, which steps that do not make the
-// state grow without bound are far from.
+// Ak and Aq are stored times this, so that a tiny beta does not make them subnormal in f16.  Both
+// stay below 8 where keys have unit length; of other keys Ak has room up to 255, which steps that
+// do not make the state grow without bound are far from.
 constexpr float writer_scale(const Shape& shape) {
   if (shape.qkv_type != DType::f16) return 1.0F;
   return shape.l2norm_qk || shape.qk_normalized ? 1024.0F : 256.0F;
-}
-
-// And Aq times this: below 8 times the longest row of q, which is 1, or up to 1024 (of
-// Shape::qk_normalized; Aq has room up to twice that), or of any length (up to 4095).
-constexpr float query_scale(const Shape& shape) {
-  if (shape.qkv_type != DType::f16) return 1.0F;
-  if (shape.l2norm_qk) return 1024.0F;
-  return shape.qk_normalized ? 32.0F : 16.0F;
 }
 
 // V columns a block of the recurrence holds: whole 16s for each of its warps, or of those that

@@ -41,13 +41,17 @@ TEST_CASE("KDA_TUNE=off measures, whatever is known", "[gpu]") {
   REQUIRE_FALSE(listed.empty());
   REQUIRE(listed[0].source == tune::Source::user);
   tune::Record planted = *listed[0].record;
+  planted.date = "2001-01-01T00:00:00Z";
   planted.decision = "planted";
   REQUIRE(wisdom->add(planted));
   const auto evidence = [&] {
     plan::forget_all();
     return Plan::make(problem, options)->describe();
   };
-  CHECK_THAT(evidence(), contains("planted") && !contains("measured now"));
+  {
+    const Environment read("KDA_TUNE", "read");
+    CHECK_THAT(evidence(), contains("wisdom of 2001-01-01") && !contains("measured now"));
+  }
   const Environment off("KDA_TUNE", "off");
   CHECK_THAT(evidence(), contains("measured now") && !contains("planted"));
 }

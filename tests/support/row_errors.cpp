@@ -17,8 +17,6 @@ namespace {
 
 constexpr int kRuns = 8;  // of either kind
 constexpr int kChunk = 64;
-// Squares of what is smaller are 0, by which segments look whether a state may be left out.
-constexpr double kNothing = 0x1p-75;
 
 double distance(const double* x, const double* y, std::int64_t count) {
   double squares = 0;
@@ -68,8 +66,8 @@ void RowErrors::finish(Rows& rows, int runs, double roundoff) {
   }
 }
 
-RowErrors::RowErrors(const reference::Tensors& tensors, std::uint64_t seed)
-    : problem_(tensors.problem) {
+RowErrors::RowErrors(const reference::Tensors& tensors, std::uint64_t seed, double nothing)
+    : problem_(tensors.problem), nothing_(nothing) {
   const reference::Inputs in = reference::reference_inputs(tensors);
   reference::Outputs truth = reference::recurrence(in);
   o_ = rows_of(std::move(truth.o), problem_.value_dim);
@@ -107,7 +105,7 @@ RowError RowErrors::worst(const std::vector<double>& x, const Rows& rows, int a_
   std::int64_t at = 0;
   for (std::int64_t row = 0; row < static_cast<std::int64_t>(rows.expected.size()); ++row) {
     const double off = distance(&x[row * columns], &rows.truth[row * columns], columns);
-    double ratio = off / (rows.expected[row] + kNothing);
+    double ratio = off / (rows.expected[row] + nothing_);
     if (std::isnan(ratio)) ratio = std::numeric_limits<double>::infinity();
     if (ratio <= out.ratio) continue;
     out.ratio = ratio;

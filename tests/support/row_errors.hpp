@@ -22,7 +22,9 @@ struct RowError {
 // rounded; and chunks of 64 tokens whose factors are off as 16 bits may be.
 class RowErrors {
  public:
-  RowErrors(const reference::Tensors& tensors, std::uint64_t seed);
+  // nothing: what every error may be, however little there is.  Squares of what is smaller than
+  // 2^-75 are 0, by which segments look whether a state may be left out.
+  RowErrors(const reference::Tensors& tensors, std::uint64_t seed, double nothing = 0x1p-75);
 
   RowError of_o(const reference::Outputs& out) const;
   RowError of_state(const reference::Outputs& out) const;
@@ -38,6 +40,7 @@ class RowErrors {
   RowError worst(const std::vector<double>& x, const Rows& rows, int a_head) const;
 
   const Problem problem_;
+  const double nothing_;
   Rows o_, state_;
 };
 

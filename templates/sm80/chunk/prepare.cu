@@ -44,7 +44,6 @@ constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
 constexpr int score_splits = type == abi::DType::f32 ? 4 : (type == abi::DType::f16 ? 3 : 1);
 constexpr int splits = type != abi::DType::bf16 || careful ? 3 : 1;
 constexpr float writer_scale = abi::chunk::writer_scale(shape);
-constexpr float query_scale = abi::chunk::query_scale(shape);
 constexpr bool one_slab = slab >= keys16;  // then norms come from the registers
 
 // Blocks a multiprocessor is to hold: 16-bit problems fit 128 registers a thread, but for what a
@@ -158,8 +157,8 @@ KDA_DEVICE void write_aq(char* image, const Matrix& queries, const Matrix& m, co
       const u32 j = column + i / 2 * 8 + 2 * lane.t;
       const float* pair = c[i / 2] + i % 2 * 2;
       const bool exists = column <= row;
-      put<Square>(image, r, j, exists ? beta[j] * query_scale * pair[0] : 0.0F,
-                  exists ? beta[j + 1] * query_scale * pair[1] : 0.0F);
+      put<Square>(image, r, j, exists ? beta[j] * writer_scale * pair[0] : 0.0F,
+                  exists ? beta[j + 1] * writer_scale * pair[1] : 0.0F);
     }
   }
 }

@@ -56,7 +56,7 @@ class Walk {
     from = ring_.next<1>();
     Accumulators o = {};
     read_state(o, state, Factor(from + qd_at), state_scale);
-    if (Scale::needed) scale_by(o, state_scale.down * r_scale.up * query_scale);
+    if (Scale::needed) scale_by(o, state_scale.down * r_scale.up * writer_scale);
     const auto aq = Product::rows(Square(from + aq_at), 0, 0);
 #pragma unroll
     for (int k = 0; k < chunk / 16; ++k) {
@@ -94,7 +94,7 @@ class Walk {
     }
   }
   KDA_DEVICE float output_scale(const Scale& r_scale) const {
-    return scale_ * r_scale.down / query_scale;
+    return scale_ * r_scale.down / writer_scale;
   }
 
   static KDA_DEVICE void update(State& state, const Accumulators& r, char* from,
@@ -144,7 +144,7 @@ class Walk {
           key_parts_.take_o(o[i], m, c + i);
           if constexpr (Scale::needed) {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) o[i][e] *= r_scale.up * query_scale;
+            for (int e = 0; e < 4; ++e) o[i][e] *= r_scale.up * writer_scale;
           }
         }
         read_writes(o, r, m, c, aq, r_scale);

@@ -33,7 +33,6 @@ constexpr int chunk_tiles = chunk / 8;
 constexpr int parts = abi::chunk::factor_parts(shape);
 constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
 constexpr float writer_scale = abi::chunk::writer_scale(shape);
-constexpr float query_scale = abi::chunk::query_scale(shape);
 
 static_assert(threads >= 32 * key_warps, "key_warps want 32 threads each");
 static_assert(tiles == 1 || tiles == 2, "a warp holds 16 or 32 columns: threads too few");

@@ -58,7 +58,6 @@ struct Chain {
   static constexpr int shards = ceil_div(values, columns);
   static constexpr abi::chunk_wgmma::Slot slot = abi::chunk_wgmma::slot(shape, tune);
   static constexpr float writer_scale = abi::chunk::writer_scale(shape);
-  static constexpr float query_scale = abi::chunk::query_scale(shape);
   static constexpr bool maps_rows = abi::chunk_wgmma::maps_rows(shape, tune);
   static constexpr bool copies_checkpoints = abi::chunk_wgmma::copies_checkpoints(shape);
   static constexpr int checkpoint_buffers = abi::chunk_wgmma::checkpoint_buffers(shape, tune);

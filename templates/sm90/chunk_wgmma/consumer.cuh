@@ -45,7 +45,6 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
   constexpr int chunk = Chain::chunk;
   constexpr auto slot = Chain::slot;
   constexpr float writer_scale = Chain::writer_scale;
-  constexpr float query_scale = Chain::query_scale;
   constexpr bool early = Chain::stages > 1;            // a look at the next chunk
   constexpr bool fetch_early = early && Chain::roomy;  // and its decay and v
   constexpr bool begin_early = fetch_early && Kind::begins_before;
@@ -123,7 +122,7 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
       ptx::wgmma_wait<0>();
       hold(o);
       multiply(s, r_scale.up * writer_scale);
-      multiply(o, s_scale.down * r_scale.up * query_scale);
+      multiply(o, s_scale.down * r_scale.up * writer_scale);
       hold(o);
     }
 
@@ -151,7 +150,7 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     ptx::wgmma_wait<0>();
     hold(s);
     hold(o);
-    leave_outputs<Chain>(o_rows, o, kind.output_scale(args.in.scale) * r_scale.down / query_scale);
+    leave_outputs<Chain>(o_rows, o, kind.output_scale(args.in.scale) * r_scale.down / writer_scale);
     if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
     const bool goes = !more || kind.goes_on(left - 1, state);
     ring.release(done);
