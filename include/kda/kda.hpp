@@ -75,7 +75,9 @@ struct Problem {
   // Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and,
   // but for zeros, no shorter than 1/16; rows of q, and those times the scale, are 1/64 to 1024
   // long, or zeros.  A promise as beta_at_most_one, with the same use; where a row breaks it, o and
-  // the final state are right or NaN as there, by strategy.
+  // the final state are right or NaN as there, by strategy.  In f16 a q k beta of more than 63
+  // makes o infinite, without a promise one of more than 255, but token by token (strategy
+  // recurrent).
   bool qk_normalized = false;
   float scale = 0.0F;  // multiplies q; 0 means 1 / sqrt(K)
 
@@ -158,7 +160,9 @@ struct Forward {
   const void* v = nullptr;           // [T, HV, V]
   const void* g = nullptr;           // [T, HV, K]
   const void* beta = nullptr;        // [T, HV]
-  const float* A_log = nullptr;    // [HV]; null: exp(A_log) is 1; read by softplus and bounded only
+  // [HV], of which exp must be finite in f32: up to 88; null: exp(A_log) is 1.  Read by softplus
+  // and bounded only.
+  const float* A_log = nullptr;
   const float* dt_bias = nullptr;  // [HV, K]; null: 0; the same
   // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous; or a pool of slots of that.
   const void* initial_state = nullptr;

@@ -2,7 +2,8 @@
 //
 // With Problem::state_pool a run starts each sequence from a slot and writes its final state to
 // one, in place where both are the same.  Slots that no index names are neither read nor written,
-// and what two sequences do to one slot they share stays in that slot.
+// and what two sequences write to one slot they share stays in that slot.  A slot that a run writes
+// for one sequence is not another's to start from in that run: that may find it half written.
 //
 // A sequence is padding where its own slot, indices[n, 0], is negative or past the pool, or where
 // the slot it should start from is: no state of it is read or written, and its outputs stay as they
