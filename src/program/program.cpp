@@ -126,7 +126,7 @@ Result<cache::Entry> compile_unit(const Unit& unit, const cache::Cache& cache) {
   if (!base::env::flag("KDA_JIT", true)) {
     std::string why = fmt::format(
         "KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); kda-tune bundle create "
-        "makes one",
+        "makes one for the devices that --arch names",
         unit.job.entry, unit.job.target, unit.key.digest());
     for (const std::string& trouble : cache.troubles()) why += "; " + trouble;
     return Status(Code::compile_failed, std::move(why));
