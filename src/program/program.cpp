@@ -33,11 +33,9 @@ Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stag
                             device.name, device.shared_per_block));
 }
 
-// Whether another compiler would run than the key names.
-bool names_another_compiler(const cache::Key& key) {
-  const Result<std::string> compiler = compile::identity();
+bool names_another_compiler(const cache::Key& key, const std::string& compiler) {
   const std::string* const named = cache::value_of(key.fields(), cache::kCompilerField);
-  return compiler && named != nullptr && *named != *compiler;
+  return named != nullptr && *named != compiler;
 }
 
 // A bundle's kernel wants no compiler, not even to know which it would be.
@@ -47,8 +45,10 @@ Result<cache::Found> find_or_compile(Unit& unit, cache::Cache& cache) {
   for (bool again = false;; again = true) {
     if (Status status = add_compiler(unit); !status) return status;
     Result<cache::Found> found = cache.get(unit.key, [&] { return compile_unit(unit, cache); });
-    // NVRTC's files were replaced, which nobody knew before it was opened.
-    if (found || again || !names_another_compiler(unit.key)) return found;
+    if (found || again) return found;
+    // Where NVRTC's files were replaced, which nobody knew before it was opened, it is another now.
+    const Result<std::string> now = compile::identity();
+    if (!now || !names_another_compiler(unit.key, *now)) return found;
     unit.key = portable;
   }
 }
@@ -133,13 +133,11 @@ Result<cache::Entry> compile_unit(const Unit& unit, const cache::Cache& cache) {
   }
   const Result<std::string> compiler = compile::open_identity();
   if (!compiler) return compiler.status();
-  const std::string* const named = cache::value_of(unit.key.fields(), cache::kCompilerField);
-  if (named != nullptr && *named != *compiler) {
-    return Status(
-        Code::compile_failed,
-        fmt::format("NVRTC was replaced while this process ran: it is {} now, and the key of {} "
-                    "says {}",
-                    *compiler, unit.job.entry, *named));
+  if (names_another_compiler(unit.key, *compiler)) {
+    return Status(Code::compile_failed,
+                  fmt::format("NVRTC was replaced while this process ran: it is {} now, which the "
+                              "key of {} does not say",
+                              *compiler, unit.job.entry));
   }
   Result<compile::Build> built = compile::compile(unit.job, headers());
   if (!built) return built.status();

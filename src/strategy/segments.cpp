@@ -46,7 +46,8 @@ Status applicable(const Problem& problem, const device::Device& device) {
                                            "(chunk serves the others)",
                                            problem.key_dim)};
   }
-  // q~ is kept in the type of q, times the scale.
+  // o of segments is kept in the type of q, times the scale; q~ of f16 by a number of its own
+  // (abi::segments::query_scale), for which rows of q have unit length.
   constexpr float kLeastScale = 1.0F / 128;
   constexpr float kMostScale = 16.0F;
   if (problem.qkv_type == DType::f16 &&

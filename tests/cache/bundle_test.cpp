@@ -118,7 +118,7 @@ TEST_CASE("a bundle in KDA_CACHE_PATH serves any compiler's key, unless the tool
   CHECK(Cache("").bundles().empty());
 }
 
-TEST_CASE("a damaged entry of a bundle is a miss and a warning") {
+TEST_CASE("a damaged entry of a bundle is a miss and a warning, once") {
   const Scratch scratch;
   std::string bytes = two();
   bytes[bytes.size() - 40] = static_cast<char>(~bytes[bytes.size() - 40]);
@@ -129,27 +129,13 @@ TEST_CASE("a damaged entry of a bundle is a miss and a warning") {
   const int found =
       (cache.find_shipped(key_for("a")) ? 1 : 0) + (cache.find_shipped(key_for("b")) ? 1 : 0);
   CHECK(found == 1);
+  // The bug: each look told of it again, three a build and one a pause while another process built.
+  for (const char* source : {"a", "b"}) {
+    (void)cache.find_shipped(key_for(source));
+    (void)cache.find(key_by(source, "nvrtc 1"));
+  }
   REQUIRE(warnings.texts.size() == 1);
   CHECK_THAT(warnings.texts[0], contains("damaged"));
-}
-
-// The bug: each look for a kernel told of it again, three a build and one a pause while another
-// process was building.
-TEST_CASE("a damaged entry of a bundle is told once") {
-  const Scratch scratch;
-  std::string bytes = two();
-  bytes[bytes.size() - 40] = static_cast<char>(~bytes[bytes.size() - 40]);
-  REQUIRE(file::publish(scratch.path(), scratch / "k.kdab", bytes) == 0);
-  const Environment path("KDA_CACHE_PATH", scratch / "k.kdab");
-  Cache cache(scratch / "own");
-  const Warnings warnings;
-  for (int i = 0; i < 3; ++i) {
-    for (const char* source : {"a", "b"}) {
-      (void)cache.find_shipped(key_for(source));
-      (void)cache.find(key_by(source, "nvrtc 1"));
-    }
-  }
-  CHECK(warnings.texts.size() == 1);
 }
 
 TEST_CASE("a linked bundle is there for every cache, and twice the same is one") {

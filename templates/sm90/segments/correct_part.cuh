@@ -55,9 +55,9 @@ struct Part {
 
 // What the walk has left of a segment's T; a whole warp asks.  What it gave up is nothing.
 struct Known {
-  int chunks[2] = {};  // of its first chunks so many have a q~, of each 64 channels
-  bool alive_of[2] = {};
-  bool alive = false;  // T is not nothing
+  int chunks[2] = {};     // of its first chunks so many have a q~, of each 64 channels
+  bool alive_of[2] = {};  // each for itself, where T may be given up
+  bool alive = false;     // T is not nothing
 
   KDA_DEVICE Known(const abi::segments::Args& args, const Part& part, int index) {
     const abi::segments::Transition* of = args.segments.known + part.head_slot(args, index) * 2;
