@@ -89,7 +89,10 @@ Bytes make_q(const Problem& p, std::int64_t tokens, const InputSpec& spec) {
   const Rows rows = rows_a_token(tokens, p.heads, spec);
   return rows_of(p.qkv_type, rows, p.key_dim, [&](std::int64_t row, float* out) {
     normal_row(random, row, p.key_dim, out);
-    if (!p.l2norm_qk) scale_row(out, p.key_dim, 1 / norm_of(out, p.key_dim));
+    if (!p.l2norm_qk || spec.row_norm) {
+      const double norm = p.l2norm_qk ? *spec.row_norm : 1;
+      scale_row(out, p.key_dim, norm / norm_of(out, p.key_dim));
+    }
   });
 }
 
@@ -130,7 +133,10 @@ void key_row(const Problem& p, const InputSpec& spec, std::int64_t row, float* o
     case KeyPattern::zero:
       return;
   }
-  if (p.l2norm_qk) return;
+  if (p.l2norm_qk) {
+    if (spec.row_norm) scale_row(out, K, *spec.row_norm / norm_of(out, K));
+    return;
+  }
   double norm = spec.keys == KeyPattern::overlong ? 1.4 : 1;
   if (spec.keys == KeyPattern::unnormalised) {
     norm = 0.25 + Random(spec.seed, kNorm).uniform(std::uint64_t(row));
@@ -253,6 +259,7 @@ std::string to_text(const InputSpec& spec) {
   if (spec.dt_bias_value) text += fmt::format(" dt_bias={:g}", *spec.dt_bias_value);
   if (spec.v_scale != 1) text += fmt::format(" v_scale={:g}", spec.v_scale);
   if (spec.state_scale != 1) text += fmt::format(" state_scale={:g}", spec.state_scale);
+  if (spec.row_norm) text += fmt::format(" row_norm={:g}", *spec.row_norm);
   if (spec.period > 0) text += fmt::format(" period={}", spec.period);
   if (spec.committed_tokens) text += fmt::format(" committed={}", *spec.committed_tokens);
   return text + fmt::format(" seed={}", spec.seed);

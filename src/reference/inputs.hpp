@@ -12,7 +12,7 @@
 
 namespace kda::reference {
 
-// The gate regimes of peers.md (g ~ N(0, 1), A_log and dt_bias ~ U(0, 1), through the problem's
+// The gate regimes of the cases (g ~ N(0, 1), A_log and dt_bias ~ U(0, 1), through the problem's
 // gate; Gate::log_decay gets the bounded gate's values at -5), then patterns of the value of g:
 // the log decay under Gate::log_decay, the raw gate otherwise.
 enum class GatePattern {
@@ -48,6 +48,8 @@ struct InputSpec {
   std::optional<double> A_log_value;    // none: ~ U(0, 1)
   std::optional<double> dt_bias_value;  // none: as the gate pattern wants it
   double v_scale = 1, state_scale = 1;
+  // Norm of rows of q and k where the problem normalises them; none: about sqrt(K).
+  std::optional<double> row_norm;
   std::uint64_t seed = 1;
   std::int64_t period = 0;  // tokens after which q, k, v, g and beta repeat; 0: never
   // Of every sequence, where the problem has them; none: drawn from 0 to its length.

@@ -185,8 +185,16 @@ Status applicable(const Problem& problem, const device::Device& device) {
     return {Code::unsupported,
             "strategy recurrent: wy_chunk is set; w and u come from strategies of chunks"};
   }
-  return check_grid(problem, abi::recurrent::geometry_of(problem::shape_of(problem),
-                                                         default_tuning(problem, device)));
+  const abi::Shape shape = problem::shape_of(problem);
+  Status status =
+      check_grid(problem, abi::recurrent::geometry_of(shape, default_tuning(problem, device)));
+  if (status) return status;
+  for (const tunable::Values& values : tunable::enumerate(space())) {  // wider blocks may do
+    const Tuning tuning = tunable::tuning_of<Tuning>(values, abi::recurrent::tunables);
+    const Geometry geometry = abi::recurrent::geometry_of(shape, tuning);
+    if (check_tuning(shape, tuning, geometry) && check_grid(problem, geometry)) return {};
+  }
+  return status;
 }
 
 // Sequences that a block of a short stage looks at, of a run of so many blocks if it were one: as

@@ -16,8 +16,7 @@ Status check_grid(const Problem& problem, const abi::recurrent::Geometry& geomet
   if (blocks <= kMaxBlocks) return {};
   return Status(Code::unsupported,
                 fmt::format("max_sequences = {} with value_heads = {} and value_dim = {} makes {} "
-                            "blocks; a grid holds {}: fewer sequences a run, or more threads or "
-                            "columns",
+                            "blocks; a grid holds {}: fewer sequences a run",
                             problem.max_sequences, problem.value_heads, problem.value_dim, blocks,
                             kMaxBlocks));
 }

@@ -104,10 +104,10 @@ constexpr int prepare_shared_bytes(const Shape& shape, const PrepareTuning& tuni
          (scores > matrices ? scores : matrices);
 }
 
-// The folded factors of one chunk and value head, kernels.md part 0.1: byte offsets of tiles
-// (tile/shared.cuh; columns past K or C are zero, as are tail rows), each where a swizzle pattern
-// starts; nothing is written to what lies between.  What only outputs need comes first, so that a
-// chain brings what it reads by one copy.
+// The folded factors of one chunk and value head (src/README.md, Chunks and their factors): byte
+// offsets of tiles (tile/shared.cuh; columns past K or C are zero, as are tail rows), each where a
+// swizzle pattern starts; nothing is written to what lies between.  What only outputs need comes
+// first, so that a chain brings what it reads by one copy.
 struct Image {
   int qd;       // [C, K]  q * exp(P), not scaled; in strategy fused, by slabs, times the scale
   int aq;       // [C, C]  Aqk M diag(beta), likewise

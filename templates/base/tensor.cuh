@@ -35,10 +35,4 @@ KDA_DEVICE typename element<type>::pair fetch_channels(const void* data, i64 ind
                              c + 1 < channels ? at[1] : storage<type>(0));
 }
 
-// The same, to f32.
-template <abi::DType type>
-KDA_DEVICE float2 load_channels(const void* data, i64 index, int c, int channels, bool paired) {
-  return element<type>::unpack(fetch_channels<type>(data, index, c, channels, paired));
-}
-
 }  // namespace kda

@@ -17,13 +17,8 @@ KDA_DEVICE void cluster_meet() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// Arrives at a barrier of another block, and orders nothing: a release takes 520 clocks.
-KDA_DEVICE void mbarrier_arrive_remote(u32 mapped) {
-  asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped)
-               : "memory");
-}
-
-// The same where a condition holds, without a branch.
+// Where a condition holds, arrives at a barrier of another block, without a branch, and orders
+// nothing: a release takes 520 clocks.
 KDA_DEVICE void mbarrier_arrive_remote_if(bool holds, u32 mapped) {
   asm volatile(
       "{.reg .pred p;\n"

@@ -39,12 +39,6 @@ KDA_DEVICE void mbarrier_arrive_expecting(u32 barrier, u32 bytes) {
                : "memory");
 }
 
-// Announces `bytes` that copies will bring; the phase waits for them.
-KDA_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-
 // Whether the phase of that parity has completed.
 KDA_DEVICE bool mbarrier_test(u32 barrier, u32 parity) {
   u32 done;

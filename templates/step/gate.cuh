@@ -1,5 +1,5 @@
-// Raw g to the decay exp(log decay) of a token and channel, and raw beta to the write strength
-// (spec 1.3).  Every decay lies in [0, 1]; -inf gives exactly 0.
+// Raw g to the decay exp(log decay) of a token and channel, and raw beta to the write strength,
+// as kda.hpp says.  Every decay lies in [0, 1]; -inf gives exactly 0.
 #pragma once
 
 #include "abi/shape.h"

@@ -1,6 +1,6 @@
 // M = (I + L)^-1 for a strictly lower L [C, C] in f32: forward substitution in each 16 x 16
 // diagonal block, then blocks merged in pairs, M21 = -M22 (L21 M11).  No powers of L are formed:
-// they cancel catastrophically for correlated keys (kernels.md part 4).
+// they cancel catastrophically for correlated keys.
 #pragma once
 
 #include "base/types.cuh"

@@ -1,4 +1,4 @@
-// The decayed scores of one chunk, exact for every gate (spec 1.4):
+// The decayed scores of one chunk, exact for every gate:
 //   keys(i, j)    = sum_c k_i[c] k_j[c] exp(P_i[c] - P_j[c])   i > j
 //   queries(i, j) = sum_c q_i[c] k_j[c] exp(P_i[c] - P_j[c])   i >= j
 //

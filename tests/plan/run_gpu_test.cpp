@@ -32,11 +32,11 @@ std::vector<Trial> small_cases() {
 
 }  // namespace
 
-TEST_CASE("the cases of peers.md, as the planner runs them", "[gpu]") {
+TEST_CASE("the named cases, as the planner runs them", "[gpu]") {
   check_on_device("cases", small_cases(), {{"", ""}});
 }
 
-TEST_CASE("the cases of peers.md, by each strategy", "[gpu]") {
+TEST_CASE("the named cases, by each strategy", "[gpu]") {
   check_on_device("cases", small_cases());
 }
 

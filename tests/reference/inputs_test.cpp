@@ -29,7 +29,7 @@ double mean_log_decay(const Inputs& in, int first_channel, int step) {
 
 }  // namespace
 
-TEST_CASE("the gate regimes are those of peers.md, whatever the gate") {
+TEST_CASE("the gate regimes are those of the named cases, whatever the gate") {
   const Gate gate = GENERATE(Gate::log_decay, Gate::bounded);
   const bool bias = GENERATE(true, false);
   Problem p = small_problem(4, 4, 64, 16, DType::bf16);

@@ -41,7 +41,7 @@ std::vector<Trial> options() {
       {"state=f32 layout=value_first", "state=bf16 layout=key_first", "state=f32 layout=key_first",
        "state=bf16 layout=value_first"},
       {"varlen=0", "varlen=1 cu_seqlens=i64", "varlen=1 cu_seqlens=i32"},
-      {"", "scale=1", "scale=0.3"},
+      {"", "scale=1", "scale=-0.3"},
   };
   std::vector<Trial> out;
   for (const Row& row : pairwise(factors)) {

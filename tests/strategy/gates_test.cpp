@@ -1,4 +1,4 @@
-// No gate is too strong, too weak or too uneven: kernels.md part 4's grid.
+// No gate is too strong, too weak or too uneven: a grid of them.
 #include <limits>
 
 #include "support/trials.hpp"

@@ -11,6 +11,7 @@
 #include "device/family.hpp"
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
+#include "strategy/pick.hpp"
 #include "support/catch.hpp"
 #include "support/words.hpp"
 
@@ -297,6 +298,21 @@ TEST_CASE("recurrent refuses more blocks than a grid holds", "[strategy]") {
   CHECK(status.code() == Code::unsupported);
   CHECK_THAT(status.message(), test::contains("max_sequences = 20000000"));
   CHECK_THAT(status.message(), test::contains("2147483647"));
+}
+
+// The bug: what the default tuning has too many blocks for was refused, and any tuning with it that
+// has wider ones, though the refusal advised those.
+TEST_CASE("recurrent serves what a grid holds by wider blocks", "[strategy]") {
+  const device::Device device = device_of("h200");
+  const Problem problem = test::problem_in_words(
+      "T=31 N=600 H=65535 K=63 V=5000 varlen=1 h0=0 ht=0 state=bf16 layout=value_first");
+  const auto picked = strategy::pick(problem, device, "", "", {});
+  INFO(picked.status().message());
+  REQUIRE(picked);
+  const auto named =
+      strategy::pick(problem, device, "recurrent", "threads=256 lanes=4 columns=8", {});
+  INFO(named.status().message());
+  CHECK(named);
 }
 
 TEST_CASE("recurrent expects decode at the state's traffic and time in proportion to tokens",

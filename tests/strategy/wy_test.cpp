@@ -1,4 +1,4 @@
-// w and u on the device against spec 1.4 in fp64, from every strategy that makes them.
+// w and u on the device against their formulas in fp64, from every strategy that makes them.
 #include <string>
 #include <utility>
 #include <vector>

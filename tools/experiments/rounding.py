@@ -39,6 +39,12 @@ def product(a, b):
     return (a.astype(F64) @ b.astype(F64)).astype(F32)
 
 
+def apart(tokens):
+    """What the log decays of a chunk's tokens are multiplied by (sm90/slabs/gate.cuh)."""
+    lane, half = np.arange(tokens) % 8 // 2, np.arange(tokens) // HALF
+    return 1 / (1 + (2 * lane + half - 3.5) * 0.92 / 4 * 2.0**-11)
+
+
 def length_of_one(x):
     return (1 / np.sqrt((x.astype(F64) ** 2).sum(-1) + 1e-6)).astype(F32)
 
@@ -99,7 +105,8 @@ def chunks(c, slabs):
         k = k * length_of_one(k)[:, None]
         logs = log_decays(part(c["g"]), c["lower_bound"]) / np.log(2)
         logs[own:] = 0
-        logs = f16(logs * 4096) / F32(4096) if slabs else logs.astype(F32)
+        logs = f16(logs * 4096 * apart(CHUNK)[:, None]) / F32(4096) if slabs else logs.astype(F32)
+        size = F32(2.0 ** (14 - np.floor(np.log2(c["scale"])))) if slabs else F32(1)  # ScoreSize
         k_in, q_in, k_end, whole, inverse, scores = [], [], [], [], [], []
         for at in (slice(0, HALF), slice(HALF, CHUNK)):
             sums = np.cumsum(logs[at].astype(F64), 0)
@@ -109,10 +116,10 @@ def chunks(c, slabs):
             k_end.append(k[at] * down * (up[-1] * KEY))
             whole.append(up[-1])
             inverse.append(inverse_of_half(product(tf32(k[at] * up), tf32(k[at] * down).T), beta[at]))
-            scores.append(f16(np.tril(product(tf32(q[at] * up), tf32(k[at] * down).T))))
+            scores.append(f16(size * np.tril(product(tf32(q[at] * up), tf32(k[at] * down).T))))
         end = [f16(x) for x in k_end]
         below = f16(-product(f16(k_in[1]), end[0].T) / KEY)
-        queries = f16(product(f16(q_in[1]), end[0].T) / KEY)
+        queries = f16(product(f16(q_in[1]), end[0].T) * (size / KEY))
         low = f16(product(f16(product(inverse[0].T, below.T)), inverse[1].T) / STRENGTH)
         m, qk = np.zeros((2, CHUNK, CHUNK), F32)
         m[:HALF, :HALF], m[HALF:, HALF:], m[HALF:, :HALF] = inverse[0], inverse[1], low.T
@@ -123,7 +130,7 @@ def chunks(c, slabs):
             early = product(inverse[0].T, f16(k_end[0] * whole[1]))
         writers = np.concatenate([early + product(low, end[1]), product(inverse[1].T, end[1])])
         writers = bf16(bf16(writers) / (STRENGTH * KEY))
-        outputs = bf16(bf16(product(qk, m)) / STRENGTH)
+        outputs = bf16(bf16(product(qk, m)) / (STRENGTH * size))
         kd = bf16(np.concatenate([k_in[0], k_in[1] * whole[0]]))
         qd = bf16(np.concatenate([q_in[0], q_in[1] * whole[0]]))
         read = bf16(state)

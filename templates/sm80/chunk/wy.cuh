@@ -1,4 +1,4 @@
-// The WY tensors of a chunk (spec 1.4): w = M (beta Kd), u = M (beta v), rows past the sequence
+// The WY tensors of a chunk: w = M (beta Kd), u = M (beta v), rows past the sequence
 // zero.  In f32 multiply-adds: who asks for them wants them exact, and they are small work.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Token by token, exact for every gate (spec 1.2, 1.3).  A block owns a slice of one sequence's and
+// Token by token, exact for every gate.  A block owns a slice of one sequence's and
 // value head's columns of S in registers; columns never meet, so blocks never do.
 //
 // For a few tokens the state's traffic is all that counts: its loads are in flight while the first

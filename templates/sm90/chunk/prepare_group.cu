@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(Group::threads, 16 / warps)
   const bool strong = factors.accumulate_decays(shared + image.ak, gates, tile.rows);
   factors.make_rows(shared, address, strong);
   factors.make_writers(
-      address, [] {}, [] {});
+      address, ScoreSize::as_they_are(), [] {}, [] {});
   factors.meet();
 
   if (thread == 0) {

@@ -49,17 +49,18 @@ KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
   ptx::mma_m16n8k16_f16(c[1], a, b + 2);
 }
 
-// c, which comes times 2^bits, rounded first, as half as many products do then.
-template <int bits>
-KDA_DEVICE void store_rounded(u32 address, const float (&c)[2][4]) {
+// c times a power of two, as two bf16; rounded first, as half as many products do then.
+KDA_DEVICE void store_rounded(u32 address, const float (&c)[2][4], u32 power) {
   u32 r[4] = {Bf16::pack(c[0][0], c[0][1]), Bf16::pack(c[0][2], c[0][3]),
               Bf16::pack(c[1][0], c[1][1]), Bf16::pack(c[1][2], c[1][3])};
-  if constexpr (bits != 0) {
-    constexpr u32 power = (127 - bits) << 7;  // 2^-bits
 #pragma unroll
-    for (int i = 0; i < 4; ++i) r[i] = ptx::mul_bf16x2(r[i], power | power << 16);
-  }
+  for (int i = 0; i < 4; ++i) r[i] = ptx::mul_bf16x2(r[i], power);
   ptx::stmatrix_x4(address, r);
+}
+// Of Ak, which comes times strength_scale and key_scale.
+KDA_DEVICE void store_ak(u32 address, const float (&c)[2][4]) {
+  constexpr u32 power = (127 - strength_bits - key_bits) << 7;
+  store_rounded(address, c, power | power << 16);
 }
 
 // Two tiles of 8 columns as an f16 A operand.
@@ -71,8 +72,10 @@ KDA_DEVICE float4 scaled(float4 x, float y) {
   return make_float4(x.x * y, x.y * y, x.z * y, x.w * y);
 }
 
-// Of the diagonal block of q k of a half, lower and diagonal.
-KDA_DEVICE uint4 diagonal_operand(const tile::Lane& lane, float4 left, float2 right) {
+// Of the diagonal block of q k of a half, lower and diagonal, times `up`.
+KDA_DEVICE uint4 diagonal_operand(const tile::Lane& lane, float4 left, float2 right, float up) {
+  left = scaled(left, up);
+  right = make_float2(right.x * up, right.y * up);
   const int c = 2 * lane.t;
   if (c > lane.g) left.x = 0.0F;
   if (c + 1 > lane.g) left.y = 0.0F;

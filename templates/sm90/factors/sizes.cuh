@@ -50,6 +50,27 @@ constexpr int key_bits = 15;
 constexpr float strength_scale = 1 << strength_bits;
 constexpr float key_scale = 1 << key_bits;
 
+// q k in f16, times a power of two that keeps those of short rows from getting subnormal, and what
+// takes it back of Aq, two bf16: with it strength_scale, by which that comes, too.
+struct ScoreSize {
+  float up;
+  u32 down;
+
+  static constexpr KDA_DEVICE ScoreSize as_they_are() { return {1.0F, both(127 - strength_bits)}; }
+
+  // Of q times a scale of 2^-10 to 2^10: up to 2^15, as rows are of length one at the most.
+  static KDA_DEVICE ScoreSize of_scaled(float scale) {
+    if constexpr (!shape.l2norm_qk) return as_they_are();
+    const u32 exponent = __float_as_uint(scale) >> 23;
+    constexpr u32 most_bits = 14;
+    return {__uint_as_float((127 + 127 + most_bits - exponent) << 23),
+            both(exponent - strength_bits - most_bits)};
+  }
+
+ private:
+  static constexpr KDA_DEVICE u32 both(u32 exponent) { return exponent << 7 | exponent << 23; }
+};
+
 // What makes up for the bits that tf32 operands lose: a sum of squares is so much too small, were
 // they drawn at random.  Of k k, which the inverse adds up; those of pairs, which lose none, are as
 // much too large, and q k as much too small.

@@ -70,8 +70,8 @@ struct Solve : Group {
   }
   // The block below of q k as an f16 A operand, and of k k what invert_below() takes: minus its
   // transpose.  Their sums come times key_scale.
-  KDA_DEVICE uint4 qk_below() const {
-    constexpr float one = 1 / key_scale;
+  KDA_DEVICE uint4 qk_below(float up) const {
+    const float one = up * (1 / key_scale);
     return operand(scaled(total_below(1, 0), one), scaled(total_below(1, 1), one));
   }
   KDA_DEVICE uint4 minus_kk_below() const {
@@ -81,8 +81,8 @@ struct Solve : Group {
   }
 
   // A diagonal block of q k, lower and diagonal, as an f16 A operand.
-  KDA_DEVICE uint4 diagonal(int half) const {
-    return diagonal_operand(lane(), total_left(half, 1), total_right(half, 1));
+  KDA_DEVICE uint4 diagonal(int half, float up) const {
+    return diagonal_operand(lane(), total_left(half, 1), total_right(half, 1), up);
   }
 
   KDA_DEVICE Inverse inverse(int half) const { return Inverse(shared.inverse[half]); }
@@ -186,13 +186,13 @@ struct Solve : Group {
       }
       multiply_f16(low, below, kr[1][ks]);
       multiply_f16(high, second, kr[1][ks]);
-      store_rounded<strength_bits + key_bits>(place(image, 0, ks), low);
-      store_rounded<strength_bits + key_bits>(place(image, 1, ks), high);
+      store_ak(place(image, 0, ks), low);
+      store_ak(place(image, 1, ks), high);
     }
   }
 
   // Aq[i, m] = beta_m sum_j qk[i, j] M[j, m], a block a warp.
-  KDA_DEVICE void write_aq(u32 image, uint4 m) const {
+  KDA_DEVICE void write_aq(u32 image, uint4 m, u32 down) const {
     const int part = role();
     if (part == 0 || (warps > 4 && part > 3)) return;
     const u32 l = static_cast<u32>(thread) % 32;
@@ -211,25 +211,25 @@ struct Solve : Group {
       const u32 b2[4] = {m.x, m.z, m.y, m.w};
       multiply_f16(c, a2, b2);
     }
-    store_rounded<strength_bits>(block(part == 1 ? 0 : 16, part == 3 ? 16 : 0), c);
+    store_rounded(block(part == 1 ? 0 : 16, part == 3 ? 16 : 0), c, down);
     if (part == 1) {
-      const float zero[2][4] = {};
-      store_rounded<0>(block(0, 16), zero);
+      const u32 zero[4] = {};
+      ptx::stmatrix_x4(block(0, 16), zero);
     }
   }
 
   // Between two meetings of the group; a warp or two have something else to do.
   template <class Meanwhile>
-  KDA_DEVICE void solve(const Meanwhile& meanwhile) const {
+  KDA_DEVICE void solve(float up, const Meanwhile& meanwhile) const {
     const int lane = number_in_warp();
     const int role = this->role();
     if (role == 0 || (role == 3 && each_inverts)) {
       invert<each_inverts ? 1 : 2>(role == 0 ? 0 : 1);
     } else if (role == 1) {
       shared.below[lane] = minus_kk_below();
-      shared.qk[0][lane] = diagonal(0);
-      shared.qk[1][lane] = diagonal(1);
-      shared.qk[2][lane] = qk_below();
+      shared.qk[0][lane] = diagonal(0, up);
+      shared.qk[1][lane] = diagonal(1, up);
+      shared.qk[2][lane] = qk_below(up);
     } else if (role == 3 || tune.groups > 1) {
       meanwhile();
     }
@@ -243,14 +243,14 @@ struct Solve : Group {
   // is done by warps that have nothing to solve (of role 2 and more, of a block's only group 3,
   // where a warp inverts each half 2), after_solve by all, once those are through with it.
   template <class Meanwhile, class AfterSolve>
-  KDA_DEVICE void make_writers(u32 address, const Meanwhile& meanwhile,
+  KDA_DEVICE void make_writers(u32 address, const ScoreSize& size, const Meanwhile& meanwhile,
                                const AfterSolve& after_solve) const {
-    solve(meanwhile);
+    solve(size.up, meanwhile);
     meet();
     after_solve();
     const uint4 below = inverse_below();
     write_ak(address + image.ak, below);
-    write_aq(address + image.aq, below);
+    write_aq(address + image.aq, below, size.down);
     ptx::fence_async_proxy();
   }
 };

@@ -32,11 +32,11 @@ struct BySlab : Maker<slabs::Factors> {
     ptx::mbarrier_wait(pair.landed(group), round);
     load(pair).finish(rows);
     ptx::mbarrier_wait(pair.made(group), round ^ 1);  // of the chunk before: all have its scores
-    make_rows(buffer, address, gate, Raw::inverse_depth(in.lower_bound), in.scale,
+    make_rows(buffer, address, gate, Raw::inverse_depth(in.lower_bound, lane().t), in.scale,
               [&] { ptx::mbarrier_wait(pair.taken(group), round ^ 1); });
     slabs::Beta beta = 0;  // of the next, when nobody reads this one's any more
     end(
-        pair, in, line, round,
+        pair, in, line, round, ScoreSize::of_scaled(in.scale),
         [&](const Place& next) { beta = slabs::load_beta(number_in_warp(), in, next); },
         [&](const Place& next) {
           if (role() == 2) {

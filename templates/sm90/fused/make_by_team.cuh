@@ -75,7 +75,7 @@ class ByTeam : teams::Solve {
       load(pair).by_hand(raw(1), in, here, 1);
     }
     make_rows(
-        scores, gate, Gate::inverse_depth(in.lower_bound), in.scale,
+        scores, gate, Gate::inverse_depth(in.lower_bound, lane().t), in.scale,
         [&](int half) {
           load(pair).wait(args.raw, half);
           load(pair).finish(raw(half), here.rows, half);
@@ -87,7 +87,7 @@ class ByTeam : teams::Solve {
     forget();
     slabs::Beta next_beta = 0;  // when nobody reads this one's any more
     make_writers(
-        scores,
+        scores, in.scale,
         [&] {
           Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
           next_beta = slabs::load_beta(own, in, next);

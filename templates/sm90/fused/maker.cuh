@@ -57,7 +57,7 @@ struct Maker : Steps {
   // fetch(): what a warp that has time takes to registers; load(): what all want early.
   template <class Fetch, class Load>
   KDA_DEVICE void end(const Pair& pair, const abi::Inputs& in, const Line& line, u32 round,
-                      const Fetch& fetch, const Load& load) {
+                      const ScoreSize& size, const Fetch& fetch, const Load& load) {
     const Place& here = memory.places[round];
     Place& next = memory.places[round ^ 1];
     const auto meanwhile = [&] {
@@ -69,7 +69,7 @@ struct Maker : Steps {
       }
     };
     forget();
-    this->make_writers(pair.image(group), meanwhile, [&] { load(next); });
+    this->make_writers(pair.image(group), size, meanwhile, [&] { load(next); });
     forget();
     ptx::mbarrier_arrive(pair.made(group));
     if (role() == 3) {  // the others go on

@@ -104,6 +104,7 @@ struct Factors : Lengths {
         ptx::stmatrix_x4(at + k_to_q, q);
         ptx::stmatrix_x4(at + k_to_kr, kr);
       }
+      inverse_depth = Gate::next_half(inverse_depth);
       __syncwarp();
       hand_in(half, now);
     }

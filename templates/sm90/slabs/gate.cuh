@@ -43,9 +43,15 @@ struct BoundedGate {
     }
   }
 
-  static KDA_DEVICE float inverse_depth(float lower_bound) {
-    return step::reciprocal_approximate(lower_bound * (step::log2e * scale));
+  // 1 / lower_bound, as log_decay() wants it, of a lane's tokens of the first half, and of the
+  // second given that.  Log decays are rounded to f16, and where a gate repeats each is as far off;
+  // so they differ by an eighth of a bit from lane to lane and half to half, and their sum is not.
+  static KDA_DEVICE float inverse_depth(float lower_bound, u32 t) {
+    const float one = step::reciprocal_approximate(lower_bound * (step::log2e * scale));
+    return fmaf(one * apart, static_cast<float>(static_cast<int>(2 * t)) - 3.5F, one);
   }
+  static KDA_DEVICE float next_half(float inverse_depth) { return inverse_depth * (1 + apart); }
+  static constexpr float apart = 0.92F / 4 * 0x1p-11F;
 
   // Of a lane's channel in the first or second eight of a k step.
   KDA_DEVICE float offset_of(int ks, int i) const {

@@ -67,6 +67,7 @@ struct Rows : Team {
         make_piece(scores, half, ks, g_raw, {k ^ step, q ^ step, g ^ (ks + 1) % steps * 32, 0},
                    kd ^ step, gate, inverse_depth, units, free);
       }
+      inverse_depth = Gate::next_half(inverse_depth);
       k = second.k + row_in<Factor>();
       q = second.q + row_in<Factor>();
       g = second.g + row_in<Factor>();

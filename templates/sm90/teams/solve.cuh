@@ -20,7 +20,7 @@ struct Solve : Rows {
   // Of a chunk whose rows are made: Ak in place of Kr, and Aq.  One warp solves; the other one does
   // something else meanwhile; then both after_solve, when raw rows of the first half may come.
   template <class Meanwhile, class AfterSolve>
-  KDA_DEVICE void make_writers(const Scores& scores, const Meanwhile& meanwhile,
+  KDA_DEVICE void make_writers(const Scores& scores, float scale, const Meanwhile& meanwhile,
                                const AfterSolve& after_solve) const {
     if (warp == 0) {
       send(scratch().qk, scores.qk, scores.qk_right(0), scores.qk_right(1));
@@ -37,14 +37,14 @@ struct Solve : Rows {
       lower = invert_below(across(0), across(1), minus_kk);
       below() = lower;
     } else {
-      take(q, scores);
+      take(q, scores, ScoreSize::of_scaled(scale).up);
       meanwhile();
     }
     meet();
     after_solve();
     if (warp == 1) lower = below();
     write_ak(lower);
-    if (warp == 1) write_aq(q, lower);
+    if (warp == 1) write_aq(q, lower, ScoreSize::of_scaled(scale).down);
     ptx::fence_async_proxy();
   }
 
@@ -77,16 +77,16 @@ struct Solve : Rows {
   }
   static KDA_DEVICE float2 plus(float2 x, float2 y) { return make_float2(x.x + y.x, x.y + y.y); }
 
-  // q k, lower and diagonal.
-  KDA_DEVICE void take(Queries& q, const Scores& scores) const {
+  // q k, lower and diagonal, times `up`.
+  KDA_DEVICE void take(Queries& q, const Scores& scores, float up) const {
     const Scores::Part& qk = scores.qk;
     const Share& other = scratch().qk;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       q[half] = diagonal_operand(lane(), plus(qk.left[half], other.left[half][own]),
-                                 plus(scores.qk_right(half), other.right[half][own]));
+                                 plus(scores.qk_right(half), other.right[half][own]), up);
     }
-    constexpr float one = 1 / key_scale;
+    const float one = up * (1 / key_scale);
     q[2] = operand(scaled(plus(qk.below[0], other.below[0][own]), one),
                    scaled(plus(qk.below[1], other.below[1][own]), one));
   }
@@ -185,16 +185,16 @@ struct Solve : Rows {
 #pragma unroll
     for (int ks = 0; ks < steps; ++ks) {
       multiply_f16(low[ks], lower, kr[1][ks]);
-      store_rounded<strength_bits + key_bits>((at ^ ks * 32) + further, high[ks]);
+      store_ak((at ^ ks * 32) + further, high[ks]);
     }
 #pragma unroll
     for (int ks = 0; ks < steps; ++ks) {
-      store_rounded<strength_bits + key_bits>(at ^ ks * 32, low[ks]);
+      store_ak(at ^ ks * 32, low[ks]);
     }
   }
 
   // Aq[i, m] = beta_m sum_j qk[i, j] M[j, m]; one warp.
-  KDA_DEVICE void write_aq(const Queries& q, uint4 m) const {
+  KDA_DEVICE void write_aq(const Queries& q, uint4 m, u32 down) const {
     const auto block = [&](u32 row, u32 column) {
       return address() + image.aq + Square::at(row + own % 16, column + own / 16 * 8);
     };
@@ -213,9 +213,9 @@ struct Solve : Rows {
     multiply_f16(lower_block, a[2], first);
     multiply_f16(diagonal, a[1], second);
     multiply_f16(lower_block, a[1], lower);
-    store_rounded<strength_bits>(block(0, 0), upper_block);
-    store_rounded<strength_bits>(block(16, 16), diagonal);
-    store_rounded<strength_bits>(block(16, 0), lower_block);
+    store_rounded(block(0, 0), upper_block, down);
+    store_rounded(block(16, 16), diagonal, down);
+    store_rounded(block(16, 0), lower_block, down);
   }
 };
 

@@ -40,7 +40,7 @@ TEST_CASE("the suite is every case in three regimes, neighbours by case", "[tool
   CHECK(cli::suite({"weak"}).size() == reference::cases().size());
 }
 
-TEST_CASE("floor_bytes over 4.27 TB/s is the floor of peers.md", "[tools]") {
+TEST_CASE("floor_bytes over 4.27 TB/s is the floor of each named case", "[tools]") {
   for (const cli::Subject& subject : cli::suite({"strong"})) {
     INFO(subject.name);
     const double microseconds = cli::floor_bytes(subject.problem) / 4.27e6;
