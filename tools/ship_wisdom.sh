@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/ship_wisdom.sh FILE [kda-tune tune's words...]: measures every case of peers.md (or those
-# named) on this machine's GPUs and writes the records as JSON lines, as src/tune/shipped/ holds them:
+# tools/ship_wisdom.sh FILE [kda-tune tune's words...]: measures every case of src/reference/cases.cpp (or
+# those named) on this machine's GPUs and writes the records as JSON lines, as src/tune/shipped/ holds them:
 #
 #   cmake --build build && tools/ship_wisdom.sh src/tune/shipped/h200.jsonl --time 600
 #

@@ -4,7 +4,7 @@
 # part, so phases may run side by side, each with some of them:
 #
 #   build        kda-tune alone, on all cores
-#   tune         every case of peers.md: the records to ship, tuned.{json,md,html}, of which the
+#   tune         every case of `kda-tune list`: the records to ship, tuned.{json,md,html}, of which the
 #                page plots every search
 #   again        the same independently: tuned_again.json
 #   exhaustive   five cases by exhaustive search: exhaustive.{json,md}; of what strategies

@@ -36,7 +36,7 @@ constexpr const char* kExamples =
     "interleaved\n"
     "  ncu kda-bench h64 --profile                    each variant once, nothing else\n";
 
-// The words come from the library, with the setting of peers.md as their defaults.
+// The words come from the library, with the setting of the cases as their defaults.
 std::string words_help() {
   Problem setting;
   setting.initial_state = setting.final_state = true;

@@ -14,12 +14,12 @@ constexpr Column kCaseColumns[] = {
     {"H", "H"},
     {"HV", "HV"},
     {"N", "N"},
-    {"floor_us", "floor", 0},
-    {"fla_us", "FLA", 0},
-    {"flash_kda_us", "FlashKDA", 0},
-    {"cula_us", "cuLA", 0},
-    {"bar_us", "bar", 0},
-    {"goal_us", "goal", 0},
+    {"floor_us", "floor us", 0},
+    {"fla_us", "FLA us", 0},
+    {"flash_kda_us", "FlashKDA us", 0},
+    {"cula_us", "cuLA us", 0},
+    {"bar_us", "bar us", 0},
+    {"goal_us", "goal us", 0},
 };
 
 Json known(double number) { return number > 0 ? Json(number) : Json(nullptr); }

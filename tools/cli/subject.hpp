@@ -16,7 +16,7 @@ struct Subject {
   Problem problem;                         // complete; its max_ fields are what a run brings
   std::vector<std::int64_t> cu_seqlens;    // [N + 1]
   std::string regime;                      // "strong", "weak" or "mixed"
-  const reference::Case* peers = nullptr;  // set where the numbers of peers.md apply
+  const reference::Case* peers = nullptr;  // set where public kernels were measured
   bool head_major = false;                 // tensors lie as [N, H, T, *], as kda_prefill_f32's do
 };
 

@@ -9,6 +9,7 @@
 
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
+#include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
 #include "tune/needs.hpp"
@@ -154,7 +155,7 @@ class Builder {
 }  // namespace
 
 int build(const Request& request) {
-  const std::vector<Target> targets = targets_of(request, {"sm_89", "sm_90a"});
+  const std::vector<Target> targets = targets_of(request, kSeveralAbsent);
   const std::vector<cli::Subject> subjects = problems_of(request);
   Builder builder(request);
   for (const Target& target : targets) {

@@ -10,6 +10,7 @@
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
 #include "cli/text_file.hpp"
+#include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
 #include "tune/entry_row.hpp"
@@ -92,7 +93,7 @@ std::vector<Target> with_devices(const std::vector<Target>& targets) {
 
 std::vector<std::string> compiled(const Request& request, Json& left_out) {
   std::vector<std::string> files;
-  const std::vector<Target> targets = with_devices(targets_of(request, {"sm_89", "sm_90a"}));
+  const std::vector<Target> targets = with_devices(targets_of(request, kSeveralAbsent));
   const std::vector<cli::Subject> subjects = problems_of(request);
   cli::Progress progress(request.output.err, targets.size(), {.quiet = request.output.quiet});
   for (const Target& target : targets) {

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
 
 #include "base/env.hpp"
 #include "base/file.hpp"
@@ -16,6 +19,7 @@
 #include "cache/survey.hpp"
 #include "cache/sweep.hpp"
 #include "cli/failure.hpp"
+#include "device/family.hpp"
 #include "tune/commands.hpp"
 #include "tune/entry_row.hpp"
 
@@ -73,11 +77,24 @@ std::int64_t limit_of(const Request& request) {
                                  said ? "--max-size" : "KDA_CACHE_MAX_SIZE", base::quote(text)));
 }
 
-// The directory itself is not a cache's to remove.
+// What lies under an entry's name, or was set aside, may be a directory.
+bool remove(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::remove_all(path, error) > 0 && !error;
+}
+
 std::size_t remove_all(const std::vector<std::string>& paths) {
-  std::size_t removed = 0;
-  for (const std::string& path : paths) removed += file::remove(path) == 0 ? 1 : 0;
-  return removed;
+  return static_cast<std::size_t>(std::count_if(paths.begin(), paths.end(), remove));
+}
+
+// What entries of these devices are compiled for; empty: --arch is not said.
+std::set<std::string> wanted_targets(const Request& request) {
+  std::set<std::string> targets;
+  for (const std::string& name : request.archs) {
+    const device::Device device = cli::must(device::parse(name));
+    targets.insert(cli::must(device::family_of(device)).target);
+  }
+  return targets;
 }
 
 }  // namespace
@@ -138,11 +155,10 @@ int cache_stats(const Request& request) {
 }
 
 int cache_ls(const Request& request) {
+  const std::set<std::string> targets = wanted_targets(request);
   Json rows = Json::array();
   for (const cache::Filed& filed : whole_entries(directory_of(request))) {
-    const auto& archs = request.archs;
-    const bool wanted =
-        archs.empty() || std::count(archs.begin(), archs.end(), filed.stored.entry.target) > 0;
+    const bool wanted = targets.empty() || targets.contains(filed.stored.entry.target);
     if (wanted) rows.push_back(entry_row(filed.stored, filed.used));
   }
   cli::Document document(request.output);
@@ -178,7 +194,7 @@ int cache_verify(const Request& request) {
   Json damaged = Json::array();
   for (const cache::Filed& filed : all) {
     if (filed.trouble.empty()) continue;
-    const bool removed = request.remove && file::remove(filed.path) == 0;
+    const bool removed = request.remove && remove(filed.path);
     damaged.push_back({{"path", filed.path}, {"why", filed.trouble}, {"removed", removed}});
   }
   cli::Document document(request.output);
@@ -218,15 +234,17 @@ int cache_clear(const Request& request) {
   const Json row{{"directory", directory},
                  {"entries_removed", remove_all(at.entries())},
                  {"leftovers_removed", remove_all(at.temporaries()) + remove_all(at.set_aside())},
-                 {"entries_kept", at.entries().size()}};
+                 {"entries_kept", at.entries().size()},
+                 {"leftovers_kept", at.temporaries().size() + at.set_aside().size()}};
   constexpr Column columns[] = {{"directory", "directory"},
                                 {"entries_removed", "entries gone"},
                                 {"leftovers_removed", "leftovers gone"},
-                                {"entries_kept", "could not go"}};
+                                {"entries_kept", "entries left"},
+                                {"leftovers_kept", "leftovers left"}};
   cli::Document document(request.output);
   document.add("clear", Json::array({row}), columns);
   document.print();
-  return row["entries_kept"] == 0 ? cli::kOk : cli::kFailed;
+  return row["entries_kept"] == 0 && row["leftovers_kept"] == 0 ? cli::kOk : cli::kFailed;
 }
 
 }  // namespace kda::tune_tool

@@ -56,7 +56,8 @@ void add_cache_commands(CLI::App& app, Request& request, Command& chosen) {
   add_cache("stats", "How much it holds, for which devices, and where else kernels are found.",
             cache_stats);
   CLI::App* sub = add_cache("ls", "Its entries, the last used first.", cache_ls);
-  sub->add_option("--arch", request.archs, "only for these targets: sm_89,sm_90a")
+  sub->add_option("--arch", request.archs, "only for these devices or targets: sm_89,h200")
+      ->type_name("TARGET")
       ->delimiter(',')
       ->allow_extra_args(false);
   sub = add_cache("show", "All that one entry says of itself.", cache_show);
@@ -78,6 +79,7 @@ void add_cache_commands(CLI::App& app, Request& request, Command& chosen) {
     return made;
   };
   sub = add_bundle("create", "Compiles the problems' kernels and writes them.", bundle_create);
+  add_archs(*sub, request, kSeveralAbsent);
   add_configuration(*sub, request);
   sub->add_flag("--every-tuning", request.every_tuning, "the strategies' whole spaces");
   add_jobs(*sub, request);

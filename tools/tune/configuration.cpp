@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/env.hpp"
+#include "base/text.hpp"
 #include "cli/failure.hpp"
 #include "cli/suites.hpp"
 #include "cli/words.hpp"
@@ -33,16 +34,25 @@ std::vector<std::string> searched(const Request& request) {
 
 }  // namespace
 
-std::vector<Target> targets_of(const Request& request, const std::vector<std::string>& absent) {
+std::vector<Target> targets_of(const Request& request, std::string_view absent) {
   std::vector<std::string> names = request.archs;
   if (names.empty()) {
     const Result<device::Device> present = device::query(-1);
     if (present) return {{present->name, *present}};
-    names = absent;
+    for (const std::string_view name : base::split(absent, ',')) {
+      if (!name.empty()) names.emplace_back(name);
+    }
   }
   std::vector<Target> targets;
   for (const std::string& name : names) targets.push_back({name, must(device::parse(name))});
   return targets;
+}
+
+Target target_of(const Request& request, std::string_view absent) {
+  std::vector<Target> targets = targets_of(request, absent);
+  if (targets.size() == 1) return std::move(targets.front());
+  throw cli::Failure(cli::kBadCommand, fmt::format("--arch {} names {} devices; one is wanted",
+                                                   base::join(request.archs, ","), targets.size()));
 }
 
 std::vector<cli::Subject> problems_of(const Request& request) {

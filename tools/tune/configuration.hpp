@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/subject.hpp"
@@ -17,8 +18,11 @@ struct Target {
   device::Device device;
 };
 
-// --arch; without it the device present, and where there is none the `absent` ones.
-std::vector<Target> targets_of(const Request& request, const std::vector<std::string>& absent);
+// --arch; without it the device present, and where there is none the `absent` ones, parted by
+// commas.
+std::vector<Target> targets_of(const Request& request, std::string_view absent);
+// Exactly one.  Throws Failure.
+Target target_of(const Request& request, std::string_view absent);
 
 // The problems named, each once, or every case where there are none.  Throws Failure.
 std::vector<cli::Subject> problems_of(const Request& request);

@@ -3,10 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/env.hpp"
-#include "base/file.hpp"
-#include "base/text.hpp"
-#include "cache/bundle.hpp"
-#include "cache/layout.hpp"
 #include "cli/build_info.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/machine.hpp"
@@ -17,6 +13,7 @@
 #include "launch/driver.hpp"
 #include "strategy/table.hpp"
 #include "tune/cache_health.hpp"
+#include "tune/checks.hpp"
 #include "tune/commands.hpp"
 #include "tune/environment.hpp"
 
@@ -33,21 +30,6 @@ constexpr Column kDevices[] = {
     {"l2_bytes", "L2 B"}, {"trouble", "trouble"}};
 constexpr Column kEnvironment[] = {
     {"name", "variable"}, {"value", "value"}, {"default", "unset means"}, {"meaning", "meaning"}};
-
-class Checks {
- public:
-  // state: ok; none (a machine may do without); bad.
-  void add(const char* check, const char* state, const std::string& found) {
-    rows_.push_back({{"check", check}, {"state", state}, {"found", found}});
-    if (std::string_view(state) == "bad") healthy_ = false;
-  }
-  const Json& rows() const { return rows_; }
-  bool healthy() const { return healthy_; }
-
- private:
-  Json rows_ = Json::array();
-  bool healthy_ = true;
-};
 
 // Whether NVRTC is there and makes a cubin.
 void check_compiler(Checks& checks) {
@@ -144,30 +126,6 @@ void check_cache(const Request& request, Checks& checks) {
   }
 }
 
-// Places that KDA_CACHE_PATH names.
-void check_places(Checks& checks) {
-  const std::string path = base::env::get("KDA_CACHE_PATH");
-  for (const std::string_view word : base::split(path, ':')) {
-    if (word.empty()) continue;
-    const std::string place(word);
-    base::file::Info info;
-    if (const int error = base::file::info(place, info)) {
-      checks.add("KDA_CACHE_PATH", "bad", place + ": " + base::file::describe(error));
-    } else if (!info.directory) {
-      const auto bundle = cache::Bundle::read(place);
-      checks.add("KDA_CACHE_PATH", bundle ? "ok" : "bad",
-                 bundle ? fmt::format("{}: a bundle of {} entries", place, (*bundle)->size())
-                        : bundle.status().message());
-    } else {
-      const std::string why = cache::Layout(place).trouble();
-      checks.add("KDA_CACHE_PATH", why.empty() ? "ok" : "bad",
-                 why.empty() ? fmt::format("{}: a cache of {} entries", place,
-                                           cache::Layout(place).entries().size())
-                             : why);
-    }
-  }
-}
-
 Json environment() {
   Json rows = Json::array();
   for (const base::env::Variable& row : base::env::table()) {
@@ -192,7 +150,8 @@ int doctor(const Request& request) {
   check_compiler(checks);
   const Json devices = check_devices(checks);
   check_cache(request, checks);
-  check_places(checks);
+  check_cache_path(checks);
+  check_wisdom(checks);
   for (const std::string& complaint : base::env::complaints()) {
     checks.add("environment", "bad", complaint);
   }

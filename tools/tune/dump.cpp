@@ -6,6 +6,7 @@
 #include "cli/failure.hpp"
 #include "cli/text_file.hpp"
 #include "compose/source.hpp"
+#include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
 #include "tune/disassembler.hpp"
@@ -108,7 +109,7 @@ int dump(const Request& request) {
   const kda::Options options = choice_of(request);
   Json rows = Json::array();
   std::string text;
-  for (const Target& target : targets_of(request, {"sm_90a"})) {
+  for (const Target& target : targets_of(request, kOneAbsent)) {
     const plan::Choice choice = must(choose(subject, target, options));
     check_stage(choice.recipe, request.stage);
     Dumper dumper(request, target);

@@ -10,6 +10,7 @@
 #include "problem/problem.hpp"
 #include "strategy/expected.hpp"
 #include "strategy/table.hpp"
+#include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
 #include "tune/needs.hpp"
@@ -35,6 +36,13 @@ constexpr Column kNearest[] = {{"stage", "stage"},
                                {"there", "the entry's"}};
 constexpr Column kStageFields[] = {{"stage", "stage"}, {"field", "key field"}, {"value", "value"}};
 
+// Why a strategy that can serve is not taken.
+const char* why_not(double expected_us, const plan::Choice& chosen) {
+  return expected_us < chosen.microseconds
+             ? "expected sooner, but measured records prefer the chosen one"
+             : "expected to take longer";
+}
+
 // What each strategy would do, the chosen one marked.
 Json candidates(const cli::Subject& subject, const Target& target, const kda::Options& options,
                 const plan::Choice& chosen) {
@@ -57,7 +65,7 @@ Json candidates(const cli::Subject& subject, const Target& target, const kda::Op
     row["why"] =
         is_chosen ? fmt::format("strategy: {}; tuning: {}", plan::name_of(chosen.strategy_origin),
                                 plan::name_of(chosen.tuning_origin))
-                  : "expected to take longer";
+                  : why_not(choice->microseconds, chosen);
   }
   return rows;
 }
@@ -106,7 +114,7 @@ std::string short_value(const std::string& value) {
 
 int explain(const Request& request) {
   const cli::Subject subject = problem_of(request);
-  const Target target = targets_of(request, {"h200"}).front();
+  const Target target = target_of(request, kOneAbsent);
   const kda::Options options = choice_of(request);
   const plan::Choice choice = must(choose(subject, target, options));
   const std::shared_ptr<cache::Cache> cache = cache::shared_cache(request.cache_dir);

@@ -18,7 +18,8 @@ namespace {
 
 using cli::Json;
 
-// Dense bf16 products of an H200, measured (peers.md), for each multiprocessor of capability 9.0.
+// Dense bf16 products of an H200, as measured before this library was begun, for each
+// multiprocessor of capability 9.0.
 constexpr double kFlopsOfMultiprocessor = 793e12 / 132;
 
 // The recurrence's own work: decay, k^T S, the update, q^T S.

@@ -82,18 +82,31 @@ constexpr const char* kDumpExamples =
     "  kda-tune dump h64 --arch sm_89 --sass          needs nvdisasm or cuobjdump\n"
     "  kda-tune dump h64 --strategy chunk --tuning chunk=64 --resources\n";
 
-}  // namespace
-
-void add_output(CLI::App& app, Request& request) {
+void add_format(CLI::App& app, Request& request) {
   app.add_option("-o,--format", request.output.format, "table, json, jsonl, csv or md")
       ->capture_default_str()
       ->check(CLI::IsMember({"table", "json", "jsonl", "csv", "md"}));
   app.add_flag_callback(
       "--json", [&] { request.output.format = "json"; }, "the same as -o json");
+  app.add_flag("-q,--quiet", request.output.quiet, "no progress on stderr");
+}
+
+void add_file(CLI::App& app, Request& request) {
   app.add_option("--output", request.output.file, "write there instead of stdout")
       ->type_name("FILE|-")
       ->check(cli::file_name("rows.json"));
-  app.add_flag("-q,--quiet", request.output.quiet, "no progress on stderr");
+}
+
+}  // namespace
+
+void add_archs(CLI::App& app, Request& request, const std::string& absent) {
+  app.add_option(
+         "--arch", request.archs,
+         "devices or targets, present or not: sm_89,sm_90a,h200; default: the device found" +
+             (absent.empty() ? "" : ", else " + absent))
+      ->type_name("TARGET")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 }
 
 void add_configuration(CLI::App& app, Request& request) {
@@ -103,10 +116,6 @@ void add_configuration(CLI::App& app, Request& request) {
       ->type_name("CASE|WORDS");
   app.add_option("--tp", request.tp, "devices that split the heads of a model")
       ->check(cli::whole(1, cli::kMostDevices));
-  app.add_option("--arch", request.archs, "devices or targets, present or not: sm_89,sm_90a,h200")
-      ->type_name("TARGET")
-      ->delimiter(',')
-      ->allow_extra_args(false);
   app.add_option("--strategy", request.strategies, "only this strategy; may be repeated")
       ->type_name("STRATEGY")
       ->allow_extra_args(false);
@@ -122,12 +131,12 @@ void add_jobs(CLI::App& app, Request& request) {
 }
 
 CLI::App* add_command(CLI::App& app, const char* name, const char* about, const char* examples,
-                      Request& request, int (*command)(const Request&),
-                      int (*&chosen)(const Request&)) {
+                      Request& request, Command command, Command& chosen, Prints prints) {
   CLI::App* sub = app.add_subcommand(name, about);
   sub->footer(std::string("\n") + examples);
   sub->callback([&chosen, command] { chosen = command; });
-  add_output(*sub, request);
+  if (prints == Prints::rows) add_format(*sub, request);
+  add_file(*sub, request);
   return sub;
 }
 
@@ -153,12 +162,14 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
 
   CLI::App* sub = add("build", "Compiles kernels without a GPU and shows what they need.",
                       kBuildExamples, build);
+  add_archs(*sub, request, kSeveralAbsent);
   add_configuration(*sub, request);
   add_jobs(*sub, request);
   sub->add_flag("--every-tuning", request.every_tuning, "the strategies' whole spaces");
 
   sub = add("explain", "Which strategy and tuning a problem gets, why, and from which cache.",
             kExplainExamples, explain);
+  add_archs(*sub, request, kOneAbsent);
   add_configuration(*sub, request);
 
   sub =
@@ -200,6 +211,7 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
 
   sub = add("dump", "The source, PTX, SASS or resources of a problem's kernels.", kDumpExamples,
             dump);
+  add_archs(*sub, request, kOneAbsent);
   add_configuration(*sub, request);
   sub->add_option("--stage", request.stage, "only this kernel of the recipe");
   sub->add_flag("--src", request.source, "the composed source and its templates (the default)");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
 #include "cli/failure.hpp"
 #include "cli/text_file.hpp"
 #include "strategy/table.hpp"
@@ -109,7 +110,9 @@ int wisdom_show(const Request& request) {
     return !tune::key_digest(each.record->problem).starts_with(request.key);
   });
   if (found.empty()) {
-    throw cli::Failure(cli::kFailed, "no record's key begins with " + request.key);
+    throw cli::Failure(cli::kFailed,
+                       fmt::format("no record's key begins with {}; kda-tune wisdom ls shows them",
+                                   base::quote(request.key)));
   }
   cli::Document document(request.output);
   for (const Wisdom::Listed& each : found) {
@@ -127,7 +130,7 @@ int wisdom_show(const Request& request) {
 
 // What a plan for the problem would find, and how well it matches.
 int wisdom_find(const Request& request) {
-  const std::vector<Target> targets = targets_of(request, {});
+  const std::vector<Target> targets = targets_of(request, "");
   if (targets.empty()) {
     throw cli::Failure(cli::kBadCommand, "there is no device here; name one by --arch");
   }

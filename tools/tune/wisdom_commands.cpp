@@ -30,8 +30,8 @@ constexpr const char* kCompareExamples =
     "Takes what kda-bench --json, kda-tune tune -o json or jsonl and kda-tune wisdom export "
     "write.\n"
     "SAME: no further apart than the threshold.  FAST, SLOW: further, and more than the noise of\n"
-    "both (quartile distances).  AMBG: the noise hides it.  BROKE, MENDED: right in one alone.\n"
-    "GONE, NEW: in one alone.\n"
+    "both (quartile distances).  AMBG: further, but not more than the noise; or no further, but\n"
+    "too noisy to be the same.  BROKE, MENDED: right in one alone.  GONE, NEW: in one alone.\n"
     "\nExit codes: 0; 1 where a row has a verdict of --fail-on; 2 a wrong word or no results.\n";
 
 }  // namespace
@@ -41,8 +41,10 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
       app.add_subcommand("wisdom", "What was measured: list it, carry it elsewhere, check it.");
   wisdom->footer(std::string("\n") + kWisdomExamples);
   wisdom->require_subcommand(1);
-  const auto add = [&](const char* name, const char* about, Command command) {
-    CLI::App* sub = add_command(*wisdom, name, about, kWisdomExamples, request, command, chosen);
+  const auto add = [&](const char* name, const char* about, Command command,
+                       Prints prints = Prints::rows) {
+    CLI::App* sub =
+        add_command(*wisdom, name, about, kWisdomExamples, request, command, chosen, prints);
     sub->add_option("--wisdom-dir", request.wisdom_dir, "measurements; default: as the library")
         ->type_name("DIR");
     return sub;
@@ -61,12 +63,15 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
   add("show", "All that the records of a problem say.", wisdom_show)
       ->add_option("key", request.key, "the first digits of a record's key")
       ->required();
-  add_configuration(*add("find", "What a plan for a problem would find.", wisdom_find), request);
-  add_own(add("export", "Its records as JSON lines.", wisdom_export));
+  CLI::App* sub = add("find", "What a plan for a problem would find.", wisdom_find);
+  add_archs(*sub, request, "");
+  add_configuration(*sub, request);
+  add_own(add("export", "Its records as JSON lines.", wisdom_export, Prints::lines));
   add_files(add("import", "Takes records in; of two answers the newer stays.", wisdom_import));
-  add_files(add("merge", "Several files into one, on stdout; nothing is kept.", wisdom_merge));
+  add_files(add("merge", "Several files into one, on stdout; nothing is kept.", wisdom_merge,
+                Prints::lines));
   add("verify", "Reads every file of the user's directory.", wisdom_verify);
-  CLI::App* sub = add("prune", "Removes records from the user's directory.", wisdom_prune);
+  sub = add("prune", "Removes records from the user's directory.", wisdom_prune);
   sub->add_flag("--stale", request.prune.stale, "of other templates or compilers than now");
   sub->add_flag("--damaged", request.prune.damaged, "what verify finds");
   sub->add_option("--of-device", request.prune.device, "of the device of this name")

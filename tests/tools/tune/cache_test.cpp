@@ -79,6 +79,46 @@ TEST_CASE("the cache as kda-tune shows and keeps it", "[tools]") {
   CHECK(at.entries().empty());
 }
 
+// The bug: ls compared --arch with the entries' targets letter by letter: of an h200 or an sm_90 it
+// said "none", and of a device that there is not, too.
+TEST_CASE("cache ls takes the devices that all else takes", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c";
+  fill(dir, scratch / "k.kdab");
+  for (const char* arch : {"h200", "sm_90", "sm_90a"}) {
+    INFO(arch);
+    const Json some = json_of({"cache", "ls", "--cache-dir", dir, "--arch", arch})["entries"];
+    REQUIRE(some.size() == 1);
+    CHECK(test::text(some[0]["target"]) == "sm_90a");
+  }
+  CHECK(json_of({"cache", "ls", "--cache-dir", dir, "--arch", "l4,h100"})["entries"].size() == 2);
+  CHECK(json_of({"cache", "ls", "--cache-dir", dir, "--arch", "a100"})["entries"].empty());
+  const test::Ran none = run({"cache", "ls", "--cache-dir", dir, "--arch", "nosuch"});
+  CHECK(none.code == 2);
+  CHECK_THAT(none.err, test::contains("device \"nosuch\" is not known"));
+}
+
+// The bug: clear left a directory that the library had set aside, with exit code 0, and verify
+// --remove one that lies under an entry's name.
+TEST_CASE("clear and verify --remove take directories away, too", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c";
+  fill(dir, scratch / "k.kdab");
+  const cache::Layout at(dir);
+  const std::string entry = at.entries().at(0);
+  REQUIRE(base::file::remove(entry) == 0);
+  REQUIRE(base::file::make_directories(entry + "/inside") == 0);
+  REQUIRE(base::file::make_directories(at.bad() + "/there/inside") == 0);
+  const Json damaged = json_of({"cache", "verify", "--remove", "--cache-dir", dir}, 1)["damaged"];
+  REQUIRE(damaged.size() == 1);
+  CHECK(damaged[0]["removed"] == true);
+  CHECK(at.entries().size() == 1);
+  const Json cleared = json_of({"cache", "clear", "--cache-dir", dir})["clear"][0];
+  CHECK(cleared["leftovers_removed"] == 1);
+  CHECK(cleared["leftovers_kept"] == 0);
+  CHECK(at.set_aside().empty());
+}
+
 // The bug: a limit that is none was taken for the default, and entries were removed down to that.
 TEST_CASE("gc removes nothing where KDA_CACHE_MAX_SIZE is no size", "[tools]") {
   const test::Scratch scratch;

@@ -214,6 +214,40 @@ TEST_CASE("wrong words are exit code 2, with the known ones", "[tools]") {
   }
 }
 
+// The bug: of several devices explain showed the first, and no word of the others.
+TEST_CASE("explain is of one device", "[tools]") {
+  const test::Ran ran = run({"explain", small, "--arch", "sm_90a,l4"});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, test::contains("--arch sm_90a,l4 names 2 devices; one is wanted"));
+}
+
+// The bug: tune took --arch, and measured on the device present all the same.
+TEST_CASE("tune, which measures where it runs, takes no --arch", "[tools]") {
+  const test::Ran ran = run({"tune", "nosuch", "--arch", "h200"});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, test::contains("--arch"));
+  CHECK(run({"tune", "--help"}).out.find("--arch") == std::string::npos);
+}
+
+// The bug: where none was found explain was of an h200, dump of an sm_90a, whose kernels may be
+// others, and no help said which.
+TEST_CASE("explain and dump are of the same device where none is named", "[tools]") {
+  for (const char* command : {"explain", "dump"}) {
+    CHECK_THAT(run({command, "--help"}).out,
+               test::contains("default: the device found, else h200"));
+  }
+  CHECK_THAT(run({"build", "--help"}).out, test::contains("else sm_89,sm_90a"));
+  CHECK_THAT(run({"bundle", "create", "--help"}).out, test::contains("else sm_89,sm_90a"));
+  const std::string problem = "h16_8x2048";  // of which the two get different strategies
+  const Json dumped = json_of(run({"dump", problem, "-o", "json"}))["kernels"][0];
+  const Json explained = json_of(run({"explain", problem, "-o", "json"}));
+  for (const Json& row : explained["candidates"]) {
+    if (row["chosen"] != true) continue;
+    CHECK(test::text(dumped["strategy"]) == test::text(row["strategy"]));
+    CHECK(test::text(dumped["tuning"]) == test::text(row["tuning"]));
+  }
+}
+
 // The bug: without a device a case that there is not was exit code 77, as if it had been one.
 TEST_CASE("a search for no problem is a wrong word, device or not", "[tools]") {
   const test::Ran ran = run({"tune", "nosuch"});
@@ -314,6 +348,21 @@ TEST_CASE("a search holds one tuning, and says so before anything is run", "[too
   wrong({"--strategy", "flash"}, "recurrent");
   wrong({"--tuning", "otherwise=1"}, "fits none");  // of by_gates, which no search takes unasked
   CHECK_THAT(run({"tune", "--help"}).out, test::contains("one value each"));
+}
+
+// The bug: floor, goal and the others' times were numbers of nothing in particular.
+TEST_CASE("list says what its times are in", "[tools]") {
+  const std::string table = run({"list"}).out;
+  for (const char* title : {"floor us", "FLA us", "FlashKDA us", "cuLA us", "bar us", "goal us"}) {
+    CHECK_THAT(table, test::contains(title));
+  }
+}
+
+// The bug: every help of exit code 77 said that it may be for want of NVRTC, which is code 1; and
+// compare's that all within the threshold is SAME, however noisy.
+TEST_CASE("the help says what exit codes and verdicts are for", "[tools]") {
+  CHECK_THAT(run({"--help"}).out, test::contains("77 there is no device, so nothing was run"));
+  CHECK_THAT(run({"compare", "--help"}).out, test::contains("too noisy to be the same"));
 }
 
 TEST_CASE("every format of list prints", "[tools]") {

@@ -128,6 +128,54 @@ TEST_CASE("find and explain ask for what was named, where it was named", "[tools
   CHECK(chosen == record.winner.strategy);
 }
 
+// The bug: of what was expected to take less than the chosen one, explain said that it was
+// expected to take longer.
+TEST_CASE("explain says why what it expects less of is not chosen", "[tools]") {
+  const test::Scratch scratch;
+  const test::Environment here("KDA_WISDOM_DIR", scratch.path()), asked("KDA_TUNE", "read");
+  tune::Record slow = test::record_of(test::problem_in_words(
+      "T=8192 H=64 qkv=bf16 g=bf16 beta=bf16 gate=bounded lower_bound=-5 beta_logit=1 "
+      "l2norm=1 layout=value_first h0=1 ht=1"));
+  slow.time_us = {.n = 25, .median = 2000, .iqr = 1, .min = 1998};
+  slow.by_strategy[0].time_us = slow.time_us;
+  REQUIRE(tune::Wisdom(scratch.path(), "").add(slow));
+  const Json rows =
+      Json::parse(out_of({"explain", "h64", "--arch", "h200", "-o", "json"}))["candidates"];
+  int sooner = 0;
+  for (const Json& row : rows) {
+    if (row["chosen"] == true) CHECK(test::text(row["strategy"]) == slow.winner.strategy);
+    if (row["chosen"] == true || !row.contains("expected_us")) continue;
+    INFO(row.dump());
+    const bool less = test::number(row["expected_us"]) < 2000;
+    CHECK(test::text(row["why"]) ==
+          (less ? "expected sooner, but measured records prefer the chosen one"
+                : "expected to take longer"));
+    sooner += less ? 1 : 0;
+  }
+  CHECK(sooner > 0);
+}
+
+// The bug: export and merge took -o csv, and wrote JSON lines.
+TEST_CASE("export and merge, which write JSON lines, offer no format", "[tools]") {
+  const test::Scratch scratch;
+  const std::string file = scratch / "a.jsonl";
+  std::ofstream(file) << tune::to_json(test::record_of(test::problem_in_words("T=300 H=2")))
+                      << "\n";
+  CHECK(run({"wisdom", "export", "--own", "--wisdom-dir", scratch.path(), "-o", "csv"}).code == 2);
+  CHECK(run({"wisdom", "merge", file, "--json"}).code == 2);
+  CHECK(out_of({"wisdom", "export", "--help"}).find("--format") == std::string::npos);
+  out_of({"wisdom", "merge", file, "--output", scratch / "b.jsonl"});
+  std::ifstream merged(scratch / "b.jsonl");
+  CHECK(lines_in(std::string(std::istreambuf_iterator<char>(merged), {})) == 1);
+}
+
+// The bug: a key that no record has was refused, and not what would show those there are.
+TEST_CASE("a key that no record has is told where there are some", "[tools]") {
+  const test::Ran ran = run({"wisdom", "show", "zz"});
+  CHECK(ran.code == 1);
+  CHECK_THAT(ran.err, test::contains("begins with \"zz\"; kda-tune wisdom ls shows them"));
+}
+
 // The bug: of the records of one problem, -o json showed the last; prune's answer was no JSON.
 TEST_CASE("what people see programs see, too", "[tools]") {
   const test::Scratch scratch;
