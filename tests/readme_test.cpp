@@ -14,6 +14,7 @@
 #include "device/device.hpp"
 #include "device/family.hpp"
 #include "problem/problem.hpp"
+#include "strategy/pick.hpp"
 #include "strategy/table.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
@@ -172,6 +173,64 @@ TEST_CASE("the README's limits of V are the library's", "[readme]") {
     }
   }
   CHECK(checked == 4);
+}
+
+// The bug: w and u were said to be served on every device, whatever K is.
+TEST_CASE("the README's limits of w and u are every device's", "[readme]") {
+  const std::string text = text_of(root / "README.md");
+  const auto heads = lines_with(text, std::regex(R"(^\| Chunks of \|)"));
+  const auto rows = lines_with(text, std::regex(R"(^\| (32|64) tokens, )"));
+  REQUIRE(heads.size() == 1);
+  REQUIRE(rows.size() == 4);
+  const auto served = [](const device::Device& device, int chunk, DType type, int K, int V) {
+    const auto problem = problem::complete({.heads = 2,
+                                            .key_dim = K,
+                                            .value_dim = V,
+                                            .max_tokens = 1 << 12,
+                                            .qkv_type = type,
+                                            .wy_chunk = chunk});
+    REQUIRE(problem);
+    return strategy::pick(*problem, device, "", "").status().ok();
+  };
+  const auto holds = [&](const device::Device& device, int chunk, DType type, int most, int V) {
+    INFO(device.name << " chunk " << chunk << " type " << static_cast<int>(type) << " K " << most
+                     << " V " << V);
+    if (most > 0) CHECK(served(device, chunk, type, most, V));
+    if (most < 256) CHECK_FALSE(served(device, chunk, type, most + 1, V));
+  };
+  static const std::regex capability(R"((\d+)\.(\d))"), cell(R"( (\d+), (\d+|none) )");
+  const auto names = base::split(heads[0], '|');
+  int checked = 0;
+  for (std::size_t column = 2; column + 1 < names.size(); ++column) {
+    const std::string capabilities(names[column]);
+    for (std::sregex_iterator at(capabilities.begin(), capabilities.end(), capability), end;
+         at != end; ++at) {
+      device::Device some;
+      some.major = std::stoi((*at)[1]);
+      some.minor = std::stoi((*at)[2]);
+      const auto family = device::family_of(some);
+      REQUIRE(family);
+      const auto device = device::parse(family->target);
+      REQUIRE(device);
+      for (const DType type : {DType::f32, DType::bf16, DType::f16})
+        holds(*device, 16, type, 256, 4096);
+      for (const std::string& row : rows) {
+        const int chunk = std::stoi(row.substr(2));
+        const std::string said(base::split(row, '|').at(column));
+        std::smatch most;
+        INFO(row);
+        REQUIRE(std::regex_match(said, most, cell));
+        const bool f32 = row.find("tokens, f32") != std::string::npos;
+        for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+          if ((type == DType::f32) != f32) continue;
+          holds(*device, chunk, type, std::stoi(most[1]), 1024);
+          holds(*device, chunk, type, most[2] == "none" ? 0 : std::stoi(most[2]), 4096);
+          ++checked;
+        }
+      }
+    }
+  }
+  CHECK(checked == 9 * 6);
 }
 
 TEST_CASE("the README's device table is the library's", "[readme]") {

@@ -13,8 +13,9 @@
 namespace kda {
 
 // The bytes must stay unchanged until the process ends; they may be added twice.  Fails with
-// invalid_argument, saying what is wrong, where they are no bundle or its index is damaged.  Any
-// thread, at any time, before main too; plans made from then on look there.
+// invalid_argument, saying what is wrong, where they are no bundle or its index is damaged; with
+// device_error where the host refuses memory.  Any thread, at any time, before main too; plans made
+// from then on look there.
 Status add_bundle(std::span<const std::byte> bundle);
 
 }  // namespace kda

@@ -48,8 +48,8 @@ enum class StateLayout : std::int32_t { key_first /* [K, V] */, value_first /* [
 // What to compute.  A model fixes every field but the two max_ fields; kernels are specialised on
 // the former and never on T, N or cu_seqlens, so a changing batch does not recompile.
 struct Problem {
-  int heads = 0;                // H
-  int value_heads = 0;          // HV, a multiple of H; 0 means H
+  int heads = 0;                // H, 1..65535
+  int value_heads = 0;          // HV, a multiple of H up to 65535; 0 means H
   int key_dim = 128;            // K, 1..256
   int value_dim = 128;          // V, 1..65536
   std::int64_t max_tokens = 0;  // largest T of any run; sizes the workspace and guides the tuning
@@ -104,7 +104,8 @@ struct Problem {
   bool committed_tokens = false;
 
   // Dense runs of chunk strategies may also bring out w and u (Forward), of chunks of 16, 32 or 64
-  // tokens; 0: not.
+  // tokens; 0: not.  Of 64, and of 32 in f32, wide keys find no room on some devices: K of up to
+  // 128 does everywhere where V <= 1024; supports() says, README.md has the table.
   int wy_chunk = 0;
 
   bool operator==(const Problem&) const = default;
@@ -209,10 +210,11 @@ class Plan {
 
   // Enqueues the kernels on stream and returns: several as one CUDA graph that the plan keeps where
   // the stream is not being captured.  Never allocates, synchronises or compiles, so it may be
-  // captured in a CUDA graph.  On invalid_argument nothing has been enqueued.  A kernel of the
-  // caller's that is launched programmatically behind a run may begin before the run has ended: it
-  // must wait (griddepcontrol.wait) before it reads what the run writes, or writes what the run
-  // reads, the workspace included.  One launched otherwise begins after the run's end.
+  // captured in a CUDA graph.  Fails with invalid_argument or unsupported (a plan for a named
+  // target), by which nothing has been enqueued, or device_error.  A kernel of the caller's that is
+  // launched programmatically behind a run may begin before the run has ended: it must wait
+  // (griddepcontrol.wait) before it reads what the run writes, or writes what the run reads, the
+  // workspace included.  One launched otherwise begins after the run's end.
   Status run(const Forward& forward, void* workspace, std::size_t workspace_bytes,
              Stream stream) const;
 

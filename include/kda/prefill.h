@@ -3,7 +3,7 @@
 
    f32, contiguous device memory.  True KDA with q and k L2-normalised inside, scale K^-0.5, beta as
    given, the decay of a token and channel sigmoid(g), and zero states to start from.  w and u are
-   the chunks' WY tensors, spec of kda::Forward::w and u; either may be null.
+   the chunks' WY tensors, those of kda::Forward; either may be null.
 
    Where the original took no workspace, neither does this: it comes from a pool of the library's
    own, ordered on the stream, which keeps up to 1 GiB between calls.  The first call of a size

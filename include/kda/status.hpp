@@ -17,10 +17,12 @@ enum class Code : std::int32_t {
   invalid_argument,  // a run's tensors or sizes, or an option, contradict the plan; nothing was
                      // launched
   invalid_problem,   // the Problem contradicts itself (say HV not a multiple of H)
-  unsupported,       // consistent, but no strategy covers it on this device
+  unsupported,       // consistent, but no strategy covers it on this device, or the plan is one
+                     // for Options::target and does not run, or a C struct sets a newer field
   no_wisdom,         // Effort::wisdom_only, and no record fits
   compile_failed,    // NVRTC is missing or refused; message() carries its log
-  device_error,  // the CUDA driver is missing or refused; message() carries its name for the error
+  device_error,  // the CUDA driver is missing or refused; message() carries its name for the error;
+                 // or the host did, memory say: "the host refused ..."
 };
 
 // The code's own name, as written above.

@@ -1,4 +1,5 @@
-// Where tests make the world fail: every system call of base/file asks here first.
+// Where tests make the world fail: each step by which base/file reads or writes asks here first;
+// what only finds out where something is (realpath, getcwd), or cleans up, does not.
 #pragma once
 
 #include <atomic>

@@ -233,10 +233,6 @@ int remove(const std::string& path) {
   return stepped("unlink", [&] { return ::unlink(path.c_str()); }) == 0 ? 0 : errno;
 }
 
-int remove_directory(const std::string& path) {
-  return stepped("rmdir", [&] { return ::rmdir(path.c_str()); }) == 0 ? 0 : errno;
-}
-
 int touch(const std::string& path) {
   const auto call = [&] {
     return ::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);

@@ -1,5 +1,5 @@
-// The only code that touches the filesystem, with base/file_lock.  Calls answer 0 or the errno that
-// stopped them.
+// How the library reads and writes files, with base/file_lock; src/cache removes trees and resolves
+// a bundle's path by std::filesystem.  Calls answer 0 or the errno that stopped them.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +61,6 @@ int make_directories(const std::string& path);
 
 int move(const std::string& from, const std::string& to);
 int remove(const std::string& path);
-int remove_directory(const std::string& path);
 
 // Marks the file as used now.
 int touch(const std::string& path);

@@ -33,9 +33,21 @@ Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stag
                             device.name, device.shared_per_block));
 }
 
+bool may_compile() { return base::env::flag("KDA_JIT", true); }
+
 bool names_another_compiler(const cache::Key& key, const std::string& compiler) {
   const std::string* const named = cache::value_of(key.fields(), cache::kCompilerField);
   return named != nullptr && *named != compiler;
+}
+
+// Under KDA_JIT=off: a bundle is the remedy, or what keeps the one there from being read.
+Status not_compiled(const Unit& unit, const cache::Cache& cache) {
+  std::string why = fmt::format(
+      "KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); kda-tune bundle create "
+      "makes one for the devices that --arch names",
+      unit.job.entry, unit.job.target, unit.key.digest());
+  for (const std::string& trouble : cache.troubles()) why += "; " + trouble;
+  return {Code::compile_failed, std::move(why)};
 }
 
 // A bundle's kernel wants no compiler, not even to know which it would be.
@@ -43,7 +55,14 @@ Result<cache::Found> find_or_compile(Unit& unit, cache::Cache& cache) {
   if (std::optional<cache::Found> shipped = cache.find_shipped(unit.key)) return *shipped;
   const cache::Key portable = unit.key;
   for (bool again = false;; again = true) {
-    if (Status status = add_compiler(unit); !status) return status;
+    if (Status status = add_compiler(unit); !status) {
+      if (may_compile()) return status;
+      // A toolkit is its remedy, and a bundle the one for who never compiles.
+      return Status(status.code(),
+                    fmt::format("{}; directories keep kernels by the NVRTC that made "
+                                "them, so they were not searched: {}",
+                                not_compiled(unit, cache).message(), status.message()));
+    }
     Result<cache::Found> found = cache.get(unit.key, [&] { return compile_unit(unit, cache); });
     if (found || again) return found;
     // Where NVRTC's files were replaced, which nobody knew before it was opened, it is another now.
@@ -123,14 +142,7 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
 }  // namespace
 
 Result<cache::Entry> compile_unit(const Unit& unit, const cache::Cache& cache) {
-  if (!base::env::flag("KDA_JIT", true)) {
-    std::string why = fmt::format(
-        "KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); kda-tune bundle create "
-        "makes one for the devices that --arch names",
-        unit.job.entry, unit.job.target, unit.key.digest());
-    for (const std::string& trouble : cache.troubles()) why += "; " + trouble;
-    return Status(Code::compile_failed, std::move(why));
-  }
+  if (!may_compile()) return not_compiled(unit, cache);
   const Result<std::string> compiler = compile::open_identity();
   if (!compiler) return compiler.status();
   if (names_another_compiler(unit.key, *compiler)) {

@@ -1,5 +1,6 @@
-// The chunked form of spec 1.4 in fp64, every stage's tensors exposed: what each kernel of the
-// `chunk` strategy must produce.  Decays are pairwise, so any gate is exact, -inf included.
+// The chunked form of recurrence.hpp (src/README.md, "Chunks and their factors") in fp64, every
+// stage's tensors exposed: what each kernel of the `chunk` strategy must produce.  Decays are
+// pairwise, so any gate is exact, -inf included.
 #pragma once
 
 #include <cstdint>

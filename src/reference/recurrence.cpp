@@ -76,7 +76,7 @@ void activate(const Task& task, std::int64_t first, int tokens, Tile<Real>& tile
   }
 }
 
-// One token of spec 1.2 over kColumns columns.  state [K, kColumns]; v and o [kColumns].
+// One token over kColumns columns.  state [K, kColumns]; v and o [kColumns].
 template <class Policy, class Real = typename Policy::Real>
 void step(int K, const Real* __restrict decay, const Real* __restrict q, const Real* __restrict k,
           Real beta, Real scale, const Real* __restrict v, Real* __restrict state,

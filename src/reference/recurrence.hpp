@@ -1,4 +1,5 @@
-// The truth: the token recurrence of spec 1.2 in fp64, on host arrays.
+// The truth: the token recurrence in fp64, on host arrays.  With S [K, V] of each value head,
+//   S = diag(exp(g)) S;  S += beta k (v - S^T k)^T;  o = scale S^T q
 #pragma once
 
 #include <algorithm>

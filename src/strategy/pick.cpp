@@ -228,8 +228,11 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
   if (candidates.empty() && !unfit.empty()) {
     return name.empty() ? fits_none(unfit, words) : unfit.front().why;
   }
-  return Status(Code::unsupported, fmt::format("no strategy serves this problem on {}: {}",
-                                               device.name, fmt::join(refusals, "; ")));
+  return Status(Code::unsupported,
+                fmt::format("{} this problem on {}: {}",
+                            name.empty() ? "no strategy serves"
+                                         : fmt::format("strategy {} does not serve", name),
+                            device.name, fmt::join(refusals, "; ")));
 }
 
 }  // namespace kda::strategy

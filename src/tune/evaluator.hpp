@@ -31,7 +31,6 @@ class Evaluator {
   const std::string& ended_by() const { return ended_by_; }
 
   double seconds() const;
-  int evaluations() const { return evaluations_; }
   const std::vector<Measurement>& measurements() const { return measurements_; }
 
  private:

@@ -54,7 +54,8 @@ std::vector<std::string> shared_roots() {
   std::vector<std::string> roots;
   const std::string path = env::get("KDA_WISDOM_PATH");
   for (const std::string_view each : base::split(path, ':')) {
-    if (!each.empty()) roots.push_back(base::file::absolute(std::string(each)));
+    const std::string_view place = base::trim(each);
+    if (!place.empty()) roots.push_back(base::file::absolute(std::string(place)));
   }
   return roots;
 }

@@ -1,5 +1,6 @@
 #include "program/program.hpp"
 
+#include <iostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -166,4 +167,36 @@ TEST_CASE("who misses a kernel learns why KDA_CACHE_PATH has not been read", "[p
                                                             test::contains("/nonexistent.kdab"));
   CHECK_THAT(message(base::env::CacheMode::off),
              test::contains("KDA_CACHE=off: KDA_CACHE_PATH is not read"));
+}
+
+TEST_CASE("apart: what is said of a missed kernel", "[.]") {
+  cache::Cache cache(base::env::get("KDA_CACHE_DIR"));
+  const auto program = program::build(recipe_of(32), device_named("h200"), cache);
+  REQUIRE_FALSE(program);
+  CHECK(program.status().code() == Code::compile_failed);
+  std::cout << "said: " << program.status().message() << "\n";
+}
+
+// The bug: where there is no NVRTC, for which bundles are made, a mistyped KDA_CACHE_PATH was never
+// mentioned, nor KDA_JIT=off and bundles: only that a CUDA toolkit was to be installed.
+TEST_CASE("who neither compiles nor has a compiler learns of bundles first", "[program]") {
+  const test::Scratch directory;
+  const auto said = [&](const char* jit) {
+    const test::Outcome outcome = test::run_case_apart(
+        "apart: what is said of a missed kernel", {{"KDA_JIT", jit},
+                                                   {"KDA_NVRTC_PATH", "/nonexistent"},
+                                                   {"KDA_CACHE_PATH", "/nonexistent/kernls.kdab"},
+                                                   {"KDA_CACHE_DIR", directory.path()}});
+    INFO(outcome.output);
+    REQUIRE(outcome.code == 0);
+    const std::size_t begin = outcome.output.find("said: ");
+    REQUIRE(begin != std::string::npos);
+    return outcome.output.substr(begin);
+  };
+  const std::string off = said("off");
+  CHECK_THAT(off, test::contains("said: KDA_JIT=off, and no cache or bundle holds ") &&
+                      test::contains("(key ") && test::contains("kda-tune bundle create") &&
+                      test::contains("KDA_CACHE_PATH: bundle /nonexistent/kernls.kdab: ") &&
+                      test::contains("KDA_NVRTC_PATH"));
+  CHECK_THAT(said("on"), !test::contains("KDA_JIT") && test::contains("no usable NVRTC"));
 }

@@ -13,7 +13,7 @@ using kda::test::Approx;
 
 namespace {
 
-// Spec 1.2 and 1.3 word for word, one head and sequence at a time: slow, and shares no code.
+// kda.hpp's formulas word for word, one head and sequence at a time: slow, and shares no code.
 Outputs word_for_word(const Inputs& in) {
   const Problem& p = in.problem;
   const int K = p.key_dim, V = p.value_dim, HV = p.value_heads;
@@ -92,7 +92,7 @@ TEST_CASE("two tokens worked by hand") {
   CHECK(out.final_state == std::vector<double>{10, 5});
 }
 
-TEST_CASE("the recurrence is spec 1.2 word for word, for every option") {
+TEST_CASE("the recurrence is its formulas word for word, for every option") {
   const Gate gate = GENERATE(Gate::log_decay, Gate::softplus, Gate::bounded, Gate::logsigmoid);
   const bool logit = GENERATE(true, false);
   const bool norm = GENERATE(true, false);

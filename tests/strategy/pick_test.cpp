@@ -42,3 +42,20 @@ TEST_CASE("of a tuning for one strategy it is that which complains", "[strategy]
   CHECK(refusal("chunk=31", "chunk") == "tuning: chunk = 31 is not one of 16, 32, 64");
   CHECK_THAT(refusal("lanes=4", "chunk"), test::contains("no tunable 'lanes'; there are chunk"));
 }
+
+// The bug: of a strategy that the caller had named, "no strategy serves this problem".
+TEST_CASE("a named strategy that does not serve a problem is not all of them", "[strategy]") {
+  const Problem problem = test::problem_in_words("T=8192 H=64");
+  const auto l40s = device::parse("l40s");
+  REQUIRE(l40s);
+  const Status named = strategy::pick(problem, *l40s, "fused", "").status();
+  CHECK(named.code() == Code::unsupported);
+  INFO(named.message());
+  CHECK(named.message().starts_with("strategy fused does not serve this problem on " + l40s->name +
+                                    ": fused (strategy fused: "));
+  CHECK(strategy::pick(problem, *l40s, "", ""));
+
+  const auto none =
+      strategy::pick(test::problem_in_words("T=8192 H=64 V=8192 wy=64 h0=0 ht=0"), *l40s, "", "");
+  CHECK(none.status().message().starts_with("no strategy serves this problem on "));
+}

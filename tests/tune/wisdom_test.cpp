@@ -147,6 +147,17 @@ TEST_CASE("of near records the nearest answers, and says its size", "[tune]") {
   CHECK_THAT(hint->words, test::contains("nearest (measured at T=5000 N=1 H=16 HV=16)"));
 }
 
+// The bug: " /a:/b" of KDA_WISDOM_PATH was a directory whose name begins with a blank, below the
+// working directory, where KDA_CACHE_PATH's is /a.
+TEST_CASE("blanks around a place of KDA_WISDOM_PATH are none of it", "[tune]") {
+  Fixture f;
+  REQUIRE(tune::Wisdom(f.scratch / "theirs", "").add(record_of(f.problem)));
+  const test::Environment path("KDA_WISDOM_PATH", " : /nowhere:  " + (f.scratch / "theirs") + " ");
+  const auto shared = f.found_anew();
+  REQUIRE(shared);
+  CHECK(shared->source == tune::Source::shared);
+}
+
 TEST_CASE("the user's record goes before a shared one of the same class", "[tune]") {
   Fixture f;
   const tune::Candidate theirs = test::recurrent("threads=32 lanes=8 columns=4 stages=2");

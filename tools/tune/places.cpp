@@ -118,8 +118,8 @@ void check_wisdom(Checks& checks) {
   }
   if (passed_over("KDA_WISDOM_PATH", checks)) return;
   const std::string path = env::get("KDA_WISDOM_PATH");
-  // As the library takes them: blanks are part of a name here.
-  for (const std::string_view place : base::split(path, ':')) {
+  for (const std::string_view word : base::split(path, ':')) {
+    const std::string_view place = base::trim(word);
     if (!place.empty()) check_wisdom_place(file::absolute(std::string(place)), checks);
   }
 }

@@ -278,7 +278,8 @@ TEST_CASE("a bundle of nothing says why nothing could be served", "[tools]") {
   const test::Ran ran = run({"bundle", "create", scratch / "k.kdab", "T=64 H=2", "--strategy",
                              "fused", "--arch", "l4", "--cache-dir", scratch / "c", "-q"});
   CHECK(ran.code == 1);
-  CHECK_THAT(ran.err, test::contains("bundle: T=64 H=2 for l4: no strategy serves this problem") &&
+  CHECK_THAT(ran.err, test::contains(
+                          "bundle: T=64 H=2 for l4: strategy fused does not serve this problem") &&
                           test::contains("fused ("));
 }
 
