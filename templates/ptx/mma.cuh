@@ -32,6 +32,15 @@ KDA_DEVICE void mma_m16n8k8_f16(float (&c)[4], u32 a0, u32 a1, u32 b) {
       : "r"(a0), "r"(a1), "r"(b));
 }
 
+// A 16x8 bf16, B 8x8, C 16x8 f32.
+KDA_DEVICE void mma_m16n8k8_bf16(float (&c)[4], u32 a0, u32 a1, u32 b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+
 // A 16x8 tf32, B 8x8, C 16x8 f32.
 KDA_DEVICE void mma_m16n8k8_tf32(float (&c)[4], const u32* a, const u32* b) {
   asm volatile(

@@ -41,8 +41,8 @@ def product(a, b):
 
 def apart(tokens):
     """What the log decays of a chunk's tokens are multiplied by (sm90/slabs/gate.cuh)."""
-    lane, half = np.arange(tokens) % 8 // 2, np.arange(tokens) // HALF
-    return 1 / (1 + (2 * lane + half - 3.5) * 0.92 / 4 * 2.0**-11)
+    lane, sign = np.arange(tokens) % 8 // 2, 1 - np.arange(tokens) % 2 * 2
+    return 1 / (1 + sign * (2 * lane + 1) * 0.92 / 8 * 2.0**-11)
 
 
 def length_of_one(x):

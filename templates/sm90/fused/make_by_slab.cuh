@@ -14,7 +14,7 @@ struct BySlab : Maker<slabs::Factors> {
   // What is wanted of the first chunk early.
   KDA_DEVICE void load_first(const Pair& pair, const abi::fused::Args& args, Raw& gate) const {
     const Place& first = memory.places[0];
-    gate.load(channel(), args.in, first.head);
+    gate.load(number_in_warp(), channel(), args.in, first.head);
     if (thread < chunk) {
       const slabs::Beta raw = slabs::load_beta(number_in_warp(), args.in, first);
       shared.beta[thread] = slabs::write_strength(number_in_warp(), raw, first);
@@ -32,7 +32,7 @@ struct BySlab : Maker<slabs::Factors> {
     ptx::mbarrier_wait(pair.landed(group), round);
     load(pair).finish(rows);
     ptx::mbarrier_wait(pair.made(group), round ^ 1);  // of the chunk before: all have its scores
-    make_rows(buffer, address, gate, Raw::inverse_depth(in.lower_bound, lane().t), in.scale,
+    make_rows(buffer, address, gate, Raw::inverse_depths(in.lower_bound, lane().t), in.scale,
               [&] { ptx::mbarrier_wait(pair.taken(group), round ^ 1); });
     slabs::Beta beta = 0;  // of the next, when nobody reads this one's any more
     end(
@@ -42,7 +42,8 @@ struct BySlab : Maker<slabs::Factors> {
           if (role() == 2) {
             shared.beta[number_in_warp()] = slabs::write_strength(number_in_warp(), beta, next);
           }
-          if (next.head != memory.places[round].head) gate.load(channel(), in, next.head);
+          if (next.head != memory.places[round].head)
+            gate.load(number_in_warp(), channel(), in, next.head);
           load(pair).start(role(), args.raw, next);
         });
     if (!args.raw.present) load(pair).by_hand(in, memory.places[round ^ 1]);

@@ -39,7 +39,7 @@ class ByTeam : teams::Solve {
     meet();
     const Place& first = memory.places[0];
     Gate gate;
-    gate.load(channel(), args.in, first.head);
+    gate.load(own, channel(), args.in, first.head);
     if (warp == 1)
       notes_->beta[own] = slabs::write_strength(own, slabs::load_beta(own, args.in, first), first);
     load(pair).start(raw(0), args.raw, first, 0);
@@ -75,7 +75,7 @@ class ByTeam : teams::Solve {
       load(pair).by_hand(raw(1), in, here, 1);
     }
     make_rows(
-        scores, gate, Gate::inverse_depth(in.lower_bound, lane().t), in.scale,
+        scores, gate, Gate::inverse_depths(in.lower_bound, lane().t), in.scale,
         [&](int half) {
           load(pair).wait(args.raw, half);
           load(pair).finish(raw(half), here.rows, half);
@@ -94,18 +94,18 @@ class ByTeam : teams::Solve {
           prefetch_tile(in, next);
           prefetch_values(static_cast<int>(own), in, next);
           // Last, as it may have to wait.
-          if (own == 0) pair.push_rows(number, memory.number, round);
+          if (ptx::elect()) pair.push_rows(number, memory.number, round);
           __syncwarp();
         },
         [&] {
           if (warp == 1) notes_->beta[own] = slabs::write_strength(own, next_beta, next);
           if (next.head != here.head) [[unlikely]]
-            gate.load(channel(), in, next.head);
+            gate.load(own, channel(), in, next.head);
           load(pair).start(raw(0), args.raw, next, 0);
         });
     ptx::mbarrier_arrive(pair.made(number));
     if (warp == 0) {  // the other goes on
-      if (own == 0) {
+      if (ptx::elect()) {
         pair.push_writers(number, memory.number, round);
         if constexpr (carried) keep(pair);
         memory.number += groups;
@@ -119,7 +119,7 @@ class ByTeam : teams::Solve {
   // Until what keep() has sent has been read.
   KDA_DEVICE void wait_for_kept() const {
     if constexpr (carried) {
-      if (warp == 0 && own == 0) ptx::bulk_store_wait_read();
+      if (warp == 0 && ptx::elect()) ptx::bulk_store_wait_read();
       __syncwarp();
     }
   }
@@ -158,10 +158,10 @@ class ByTeam : teams::Solve {
     return ptx::ld_shared_u32(pair.decision()) > abi::by_gates::kept_where_forgotten;
   }
 
-  // Beside a walk that leaves bf16 checkpoints what follows from the lane is found anew from here
-  // on: else ptxas holds it through all chunks, and spills.
+  // Beside a walk that leaves bf16 checkpoints, or states to be carried on, what follows from the
+  // lane is found anew from here on: else ptxas holds it through all chunks, and spills.
   KDA_DEVICE void forget() {
-    if constexpr (shape.checkpoints && shape.state_type != abi::DType::f32) {
+    if constexpr ((shape.checkpoints || carried) && shape.state_type != abi::DType::f32) {
       asm volatile("" : "+r"(own));
     }
   }

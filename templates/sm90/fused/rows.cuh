@@ -1,11 +1,11 @@
 // Rows of v and o of the block's 64 V columns.  Beside teams there are three places that chunks
-// take in turn: v comes to one two chunks ahead, o is left there in its stead and goes a chunk
-// later.  Beside groups v comes a chunk ahead, and o leaves from a place of its own.  Chunks go by
-// the copy engine, of which one thread or two take care.  In packs another sequence's tokens follow
-// the last ones: they come with these and are blanked, and o goes by hand.  What the engine does
-// not take at all goes by hand, element by element.  Rows of 128 bytes, their 16-byte units
-// exchanged by the row as the engine does it, so that transposed reads of a column of units meet
-// every bank.
+// take in turn: v comes to one two chunks ahead (or a chunk and a half), o is left there in its
+// stead and goes a chunk later.  Beside groups v comes a chunk ahead, and o leaves from a place of
+// its own.  Chunks go by the copy engine, of which one thread or two take care.  In packs another
+// sequence's tokens follow the last ones: they come with these and are blanked, and o goes by hand.
+// What the engine does not take at all goes by hand, element by element.  Rows of 128 bytes, their
+// 16-byte units exchanged by the row as the engine does it, so that transposed reads of a column of
+// units meet every bank.
 #pragma once
 
 #include "abi/tensors.h"
@@ -28,6 +28,9 @@ class Rows {
   // Which warps take care, by one thread each; where v can come only when o has gone, one.
   static constexpr u32 brings = 0;
   static constexpr u32 takes_away = in_place ? brings : 1;
+  // Whether v comes to o's place half a chunk later than it can, when nobody has to wait for o to
+  // have gone; in packs that is too late.
+  static constexpr bool brings_late = in_place && !shape.varlen;
 
  public:
   // All who walk.
@@ -49,6 +52,7 @@ class Rows {
     warp_ = static_cast<u32>(uniform(thread / 32));
     is_there_ = false;
     has_left_ = false;
+    had_left_ = false;
     // Hands are asked for at every chunk, or for the last one, or never.
     const bool always = !args_.maps || padding_;
     stop_ = always ? chunks_ : (shape.varlen && rest_ < chunk ? 1 : 0);
@@ -83,7 +87,7 @@ class Rows {
   }
 
   // o of the chunk before goes; and where it has a place of its own the next chunk's v comes, once
-  // all warps have read this one's.
+  // all warps have read this one's, or where v comes late, as o of two chunks before has gone.
   KDA_DEVICE void pass() const {
     if (!in_place && brings_ && chunks_ > 1) {
       if (ptx::elect()) {
@@ -91,8 +95,13 @@ class Rows {
         bring(1);
       }
     }
-    if (takes_ && has_left_) {
+    if ((brings_late ? brings_ : takes_) && has_left_) {
       if (ptx::elect()) {
+        if constexpr (brings_late) {
+          if (takes_) give_back();
+          if (had_left_ && chunks_ > 1) bring(1);
+          if (!takes_) return;
+        }
         ptx::mbarrier_wait(pair_.left(), round_ ^ 1);
         if (!led()) take_away();
       }
@@ -107,7 +116,7 @@ class Rows {
   // When o of the chunk before has gone: its place is free, or v of the chunk after the next comes
   // there.
   KDA_DEVICE void clear() const {
-    if (!has_left_ || !(in_place ? brings_ : takes_)) return;
+    if (brings_late || !has_left_ || !(in_place ? brings_ : takes_)) return;
     if (ptx::elect()) {
       if (takes_) give_back();
       if (in_place && chunks_ > 2 && args_.maps) bring(2);
@@ -122,6 +131,7 @@ class Rows {
   KDA_DEVICE void next(int thread) {
     __syncwarp();
     if (thread % 32 == 0) ptx::mbarrier_arrive(pair_.left());
+    had_left_ = has_left_;
     has_left_ = true;
     if (segments > 1 && lead_ >= 0) --lead_;
     --chunks_;
@@ -306,6 +316,7 @@ class Rows {
   int lead_ = 0;           // chunks up to the segment, not below -1; o of those goes nowhere
   bool is_there_ = false;  // the chunk's v, as look() has seen it
   bool has_left_ = false;  // o of the chunk before
+  bool had_left_ = false;  // and of the one before that
   int stop_ = 0;           // hands are asked for where so many chunks are left
   bool takes_ = false;     // whether this warp has the engine take o away, or bring v
   bool brings_ = false;

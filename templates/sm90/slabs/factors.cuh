@@ -19,11 +19,11 @@ struct Factors : Lengths {
   // excepted; when free() returns, the image may be written.  Then Kd, Qd and the decay, visible to
   // the group (to the copy engine once make_writers() is through), and the scores.
   template <class Free>
-  KDA_DEVICE void make_rows(char* buffer, u32 address, const Gate& gate, float inverse_depth,
+  KDA_DEVICE void make_rows(char* buffer, u32 address, const Gate& gate, float2 inverse_depths,
                             float scale, const Free& free) const {
     sum_squares();
     meet();
-    build(address, gate, inverse_depth, scale, free);
+    build(address, gate, inverse_depths, scale, free);
     if (number_in_warp() < slab) {
       const int channel = warp * slab + number_in_warp();
       reinterpret_cast<float*>(buffer + image.decay)[tile::decay_place(channel)] =
@@ -47,7 +47,7 @@ struct Factors : Lengths {
   // turn must find room in the cache for instructions.  Kr of the first half goes to its end only
   // (decay_columns).
   template <class Free>
-  KDA_DEVICE void build(u32 address, const Gate& gate, float inverse_depth, float scale,
+  KDA_DEVICE void build(u32 address, const Gate& gate, float2 inverse_depths, float scale,
                         const Free& free) const {
     const float k_units = key_unit(scale);
     const float q_units = query_unit(scale);
@@ -71,7 +71,7 @@ struct Factors : Lengths {
       for (int ks = 0; ks < k_steps; ++ks) {
         Sums d;
         const u32 k_piece = piece(raw, half, ks);
-        accumulate(d, lane(), g_raw, gate, inverse_depth, ks);
+        accumulate(d, lane(), g_raw, gate, inverse_depths, ks);
         u32 k_raw[4];
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_piece);
@@ -92,7 +92,8 @@ struct Factors : Lengths {
         } else {
           u32 after[4];
           ptx::ldmatrix_x4(after, kd.at(0, ks * 16) + k_to_kr);
-          rows.score_below(kk_below, qk_below, after);
+          const u32 by_token[4] = {after[0], after[2], after[1], after[3]};
+          rows.score_below(kk_below, qk_below, by_token);
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float2 before = *reinterpret_cast<const float2*>(whole_at(0, ks, i / 2));
@@ -104,7 +105,6 @@ struct Factors : Lengths {
         ptx::stmatrix_x4(at + k_to_q, q);
         ptx::stmatrix_x4(at + k_to_kr, kr);
       }
-      inverse_depth = Gate::next_half(inverse_depth);
       __syncwarp();
       hand_in(half, now);
     }

@@ -6,6 +6,7 @@
 #include "ptx/load_if.cuh"
 #include "sm90/factors/sizes.cuh"
 #include "step/gate.cuh"
+#include "tile/operand.cuh"
 
 namespace kda::slabs {
 
@@ -20,10 +21,10 @@ struct BoundedGate {
   static constexpr int scale = 4096;
 
   float slope;
-  float offset[steps][2];  // of channels lane / 4 and lane / 4 + 8 of each 16
+  float offset[2];  // of channels lane / 4 and lane / 4 + 8, of k step lane % steps
 
-  // Of a head; channel: the lane's first.
-  KDA_DEVICE void load(u32 channel, const abi::Inputs& in, int head) {
+  // Of a head; channel: the lane's first of a k step.
+  KDA_DEVICE void load(u32 lane, u32 channel, const abi::Inputs& in, int head) {
     slope = -step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e) *
             step::log2e;
     constexpr float least = 0x1p-126F;
@@ -34,33 +35,25 @@ struct BoundedGate {
     const float* biases =
         in.dt_bias == nullptr ? nullptr : in.dt_bias + head * static_cast<i64>(keys) + channel;
 #pragma unroll
-    for (int ks = 0; ks < steps; ++ks) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float x = (biases == nullptr ? 0.0F : biases[ks * 16 + i * 8]) * slope;
-        offset[ks][i] = x < -most ? -most : x;  // infinite, it would make a closed gate NaN
-      }
+    for (int i = 0; i < 2; ++i) {
+      const float x = (biases == nullptr ? 0.0F : biases[lane % steps * 16 + i * 8]) * slope;
+      offset[i] = x < -most ? -most : x;  // infinite, it would make a closed gate NaN
     }
   }
 
-  // 1 / lower_bound, as log_decay() wants it, of a lane's tokens of the first half, and of the
-  // second given that.  Log decays are rounded to f16, and where a gate repeats each is as far off;
-  // so they differ by an eighth of a bit from lane to lane and half to half, and their sum is not.
-  static KDA_DEVICE float inverse_depth(float lower_bound, u32 t) {
+  // 1 / lower_bound, as log_decay() wants it, of a lane's even and odd tokens.  Log decays are
+  // rounded to f16, and where a gate repeats each is as far off: so they differ by an eighth of a
+  // bit from lane to lane, one up and one down, and their sum is not.
+  static KDA_DEVICE float2 inverse_depths(float lower_bound, u32 t) {
+    constexpr float apart = 0.92F / 8 * 0x1p-11F;
     const float one = step::reciprocal_approximate(lower_bound * (step::log2e * scale));
-    return fmaf(one * apart, static_cast<float>(static_cast<int>(2 * t)) - 3.5F, one);
+    const float part = one * apart * static_cast<float>(static_cast<int>(2 * t + 1));
+    return make_float2(one + part, one - part);
   }
-  static KDA_DEVICE float next_half(float inverse_depth) { return inverse_depth * (1 + apart); }
-  static constexpr float apart = 0.92F / 4 * 0x1p-11F;
 
   // Of a lane's channel in the first or second eight of a k step.
-  KDA_DEVICE float offset_of(int ks, int i) const {
-    float x = offset[0][i];
-#pragma unroll
-    for (int k = 1; k < steps; ++k) {
-      if (ks == k) x = offset[k][i];
-    }
-    return x;
+  KDA_DEVICE float offset_of(const tile::Lane& lane, int ks, int i) const {
+    return steps == 1 ? offset[i] : __shfl_sync(0xffffffffU, offset[i], lane.g * 4 + ks);
   }
   KDA_DEVICE float log_decay(float g, float offset, float inverse_depth) const {
     const float e = step::exp2f_approximate(fmaf(g, slope, offset));

@@ -26,7 +26,7 @@ using Sums = float[2][4];
 // Of a piece of raw g, its k step's.
 template <int steps>
 KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4],
-                           const BoundedGate<steps>& gate, float inverse_depth, int ks) {
+                           const BoundedGate<steps>& gate, float2 inverse_depths, int ks) {
   constexpr u32 one = 0x0c00;  // 2^-12, as L comes times 2^12
   constexpr u32 ones = one | one << 16;
   static_assert(BoundedGate<steps>::scale == 4096);
@@ -36,9 +36,9 @@ KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4],
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float2 g = Gate16::unpack(raw[i]);
-    const float offset = gate.offset_of(ks, i / 2);
-    l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, inverse_depth);
-    l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, inverse_depth);
+    const float offset = gate.offset_of(lane, ks, i / 2);
+    l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, inverse_depths.x);
+    l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, inverse_depths.y);
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -83,12 +83,31 @@ class Piece {
   KDA_DEVICE void score(float (&kk)[4], float (&qk)[4], float (&right)[4]) const {
     multiply_tf32(kk, qk, right, k_in_, q_in_, k_down_);
   }
-  // And those of the second half, given k to the first one's end.
+  // The same, in each tile a row of k and then one of q: the tokens 0-7 and 8-15 with the first
+  // eight, and 8-15 with the last.
+  KDA_DEVICE void score_pairs(float (&early)[4], float (&late)[4], float (&right)[4]) const {
+    const auto u = [](float x) { return __float_as_uint(x); };
+    const auto both = [&](u32(&to)[4], int i) {
+      to[0] = u(k_in_[i].x), to[1] = u(q_in_[i].x), to[2] = u(k_in_[i].y), to[3] = u(q_in_[i].y);
+    };
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {  // eight channels
+      u32 early_rows[4], late_rows[4];
+      both(early_rows, i);
+      both(late_rows, i + 1);
+      const u32 first[2] = {u(k_down_[i].x), u(k_down_[i].y)};
+      const u32 last[2] = {u(k_down_[i + 1].x), u(k_down_[i + 1].y)};
+      ptx::mma_m16n8k8_tf32(early, early_rows, first);
+      ptx::mma_m16n8k8_tf32(late, late_rows, first);
+      ptx::mma_m16n8k8_tf32(right, late_rows, last);
+    }
+  }
+  // And those of the second half, given k to the first one's end: its tokens 0-7, and 8-15.
   KDA_DEVICE void score_below(float (&kk)[2][4], float (&qk)[2][4], const u32 (&after)[4]) const {
     u32 k[4], q[4];
     rows<F16>(k, q);
-    multiply_rows_f16(kk, k, after);
-    multiply_rows_f16(qk, q, after);
+    multiply_f16(kk, k, after);
+    multiply_f16(qk, q, after);
   }
 
   // From the half's start.

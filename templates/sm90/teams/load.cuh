@@ -29,24 +29,26 @@ struct Load {
   KDA_DEVICE void start(const Raw& to, const abi::factors::RawMaps& maps, const Place& place,
                         int half) const {
     if (!maps.present || place.rows == 0 || !ptx::elect()) return;
-    const int qk_head = place.head / shape.group;
+    const int head = place.head;
+    const int qk_head = head / shape.group;
     const int token = place.token + half * half_tokens;
+    const int n = place.map_n();
     const u32 at = panels == 2 ? team.warp * to.panel : 0;
     const int slab = panels == 2 ? team.warp : 0;
     // What the team wrote where the second half's come it has fenced with its factors.
     if (half == 0) ptx::fence_async_proxy();
     if (panels == 2) {
       ptx::mbarrier_arrive_expecting(barrier, 3 * panel_bytes);
-      ptx::tensor_load(to.g + at, maps.g, {token, slab, place.head, place.map_n()}, barrier);
-      ptx::tensor_load(to.k + at, maps.k, {token, slab, qk_head, place.map_n()}, barrier);
-      ptx::tensor_load(to.q + at, maps.q, {token, slab, qk_head, place.map_n()}, barrier);
+      ptx::tensor_load(to.g + at, maps.g, {token, slab, head, n}, barrier);
+      ptx::tensor_load(to.k + at, maps.k, {token, slab, qk_head, n}, barrier);
+      ptx::tensor_load(to.q + at, maps.q, {token, slab, qk_head, n}, barrier);
     } else if (team.warp == 0) {
       ptx::mbarrier_arrive_expecting(barrier, 2 * panel_bytes);
-      ptx::tensor_load(to.g, maps.g, {token, 0, place.head, place.map_n()}, barrier);
-      ptx::tensor_load(to.k, maps.k, {token, 0, qk_head, place.map_n()}, barrier);
+      ptx::tensor_load(to.g, maps.g, {token, 0, head, n}, barrier);
+      ptx::tensor_load(to.k, maps.k, {token, 0, qk_head, n}, barrier);
     } else {
       ptx::mbarrier_arrive_expecting(barrier, panel_bytes);
-      ptx::tensor_load(to.q, maps.q, {token, 0, qk_head, place.map_n()}, barrier);
+      ptx::tensor_load(to.q, maps.q, {token, 0, qk_head, n}, barrier);
     }
   }
 

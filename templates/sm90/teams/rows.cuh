@@ -10,23 +10,23 @@
 
 namespace kda::teams {
 
-// Pieces in a turn of the loop over a warp's k steps: in packs what is hot is larger than the cache
-// for instructions by two.
-constexpr int unroll = shape.varlen ? 1 : 2;
-
 using Gate = slabs::BoundedGate<steps>;
 
 // A warp's share of the scores.
 struct Scores {
-  struct Part {         // of k and k, or of q and k
-    float left[2][4];   // within each half: columns 0-7
-    float below[2][4];  // of the second half with the first
-  };
-  Part kk, qk;
-  float right[2][4];  // within each half: rows 8-15 of columns 8-15, of q and then of k
+  using Tiles = float[2][4];
+  Tiles early, late, right;  // of each half (slabs::Piece::score_pairs)
+  Tiles kk_below, qk_below;  // of the second half with the first
 
-  KDA_DEVICE float2 kk_right(int half) const { return make_float2(right[half][2], right[half][3]); }
-  KDA_DEVICE float2 qk_right(int half) const { return make_float2(right[half][0], right[half][1]); }
+  // Within each half: columns 0-7 of k k, or of q k; and rows 8-15 of columns 8-15.
+  KDA_DEVICE float4 kk_left(int half) const {
+    return make_float4(early[half][0], early[half][1], late[half][0], late[half][1]);
+  }
+  KDA_DEVICE float4 qk_left(int half) const {
+    return make_float4(early[half][2], early[half][3], late[half][2], late[half][3]);
+  }
+  KDA_DEVICE float2 kk_right(int half) const { return make_float2(right[half][0], right[half][1]); }
+  KDA_DEVICE float2 qk_right(int half) const { return make_float2(right[half][2], right[half][3]); }
 };
 
 struct Rows : Team {
@@ -36,7 +36,7 @@ struct Rows : Team {
   // image may be written.  Then Kd, Qd and Kr of the warp's channels are in the image, those of the
   // first half's Kr to its end only (decay_columns), and the decay of all.
   template <class Landed, class Free>
-  KDA_DEVICE void make_rows(Scores& scores, const Gate& gate, float inverse_depth, float scale,
+  KDA_DEVICE void make_rows(Scores& scores, const Gate& gate, float2 inverse_depths, float scale,
                             const Landed& landed, const Free& free) const {
     const Raw first = raw(0);
     const Raw second = raw(1);
@@ -44,15 +44,18 @@ struct Rows : Team {
     u32 q = first.q + row_in<Half>();
     u32 g = first.g + row_in<Half>();
     u32 kd = address() + image.kd + row_in<Factor>();
+    const u32 k_after =
+        second.k + Factor::at(own % 8 + own / 16 * 8, warp * wide + own / 8 % 2 * 8);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) scores.kk.below[i][e] = scores.qk.below[i][e] = 0.0F;
+      for (int e = 0; e < 4; ++e) scores.kk_below[i][e] = scores.qk_below[i][e] = 0.0F;
     }
-    // One text for both: what all teams and a walk have in turn must find room in the cache for
-    // instructions.
-#pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
+    // In packs one text for both: what all teams and a walk have in turn must find room in the
+    // cache for instructions.
+#pragma unroll(shape.varlen ? 1 : 2)
+    for (int turn = 0; turn < 2; ++turn) {
+      const int half = shape.varlen ? __shfl_sync(0xffffffffU, turn, 0) : turn;  // known uniform
       landed(half);
       sum_squares(half, k, q);
       meet();
@@ -61,13 +64,12 @@ struct Rows : Team {
       clear(scores);
       u32 g_raw[4];  // of the piece to come
       ptx::ldmatrix_x4_trans(g_raw, g);
-#pragma unroll unroll
+#pragma unroll 1
       for (int ks = 0; ks < steps; ++ks) {
         const u32 step = ks * 32;
         make_piece(scores, half, ks, g_raw, {k ^ step, q ^ step, g ^ (ks + 1) % steps * 32, 0},
-                   kd ^ step, gate, inverse_depth, units, free);
+                   kd ^ step, k_after ^ step, gate, inverse_depths, units, free);
       }
-      inverse_depth = Gate::next_half(inverse_depth);
       k = second.k + row_in<Factor>();
       q = second.q + row_in<Factor>();
       g = second.g + row_in<Factor>();
@@ -99,6 +101,10 @@ struct Rows : Team {
   }
 
  private:
+  // Whether a register is left for where the first half's keys lie as the scores' products want
+  // them: beside a walk that leaves bf16 checkpoints none is.
+  static constexpr bool holds_after = !shape.checkpoints || shape.state_type == abi::DType::f32;
+
   // The second half's scores begin; those before are the first one's.
   static KDA_DEVICE void clear(Scores& scores) {
     const auto next = [](float(&x)[2][4]) {
@@ -108,8 +114,8 @@ struct Rows : Team {
         x[1][e] = 0.0F;
       }
     };
-    next(scores.kk.left);
-    next(scores.qk.left);
+    next(scores.early);
+    next(scores.late);
     next(scores.right);
   }
 
@@ -123,10 +129,11 @@ struct Rows : Team {
       for (int which = 0; which < 2; ++which) {
         u32 a[4];
         ptx::ldmatrix_x4(a, (which == 0 ? k : q) ^ ks * 32);
-        const u32 b0[2] = {a[0], a[2]};
-        const u32 b1[2] = {a[1], a[3]};
-        ptx::mma_m16n8k16_bf16(low[which], a, b0);
-        ptx::mma_m16n8k16_bf16(high[which], a, b1);
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+          ptx::mma_m16n8k8_bf16(low[which], a[i], a[i + 1], a[i]);
+          ptx::mma_m16n8k8_bf16(high[which], a[i], a[i + 1], a[i + 1]);
+        }
       }
     }
     const tile::Lane lane = this->lane();
@@ -162,20 +169,20 @@ struct Rows : Team {
   }
 
   // A half's tokens and 16 channels.  g_raw: of g, then the next piece's; raw: this lane's row of k
-  // and q, and of the next piece of g; kd: of Kd.
+  // and q, and of the next piece of g; kd: of Kd, and k_after as score_below() wants k.
   template <class Free>
   KDA_DEVICE void make_piece(Scores& scores, int half, int ks, u32 (&g_raw)[4], const Raw& raw,
-                             u32 kd, const Gate& gate, float inverse_depth, const Units& units,
-                             const Free& free) const {
+                             u32 kd, u32 k_after, const Gate& gate, float2 inverse_depths,
+                             const Units& units, const Free& free) const {
     slabs::Sums d;
-    slabs::accumulate(d, lane(), g_raw, gate, inverse_depth, ks);
+    slabs::accumulate(d, lane(), g_raw, gate, inverse_depths, ks);
     u32 k_raw[4];
     u32 q_raw[4];
     ptx::ldmatrix_x4(k_raw, raw.k);
     ptx::ldmatrix_x4(q_raw, raw.q);
     ptx::ldmatrix_x4_trans(g_raw, raw.g);
     const slabs::Piece rows(lane(), d, k_raw, q_raw, units.k, units.q);
-    rows.score(scores.kk.left[1], scores.qk.left[1], scores.right[1]);
+    rows.score_pairs(scores.early[1], scores.late[1], scores.right[1]);
     u32 k[4], q[4], kr[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
@@ -185,8 +192,14 @@ struct Rows : Team {
     } else {
       constexpr u32 to_first = k_to_kr - half_tokens * Factor::row_bytes;  // its Kr
       u32 after[4];
-      ptx::ldmatrix_x4(after, kd + to_first);
-      rows.score_below(scores.kk.below, scores.qk.below, after);
+      if constexpr (holds_after) {
+        ptx::ldmatrix_x4(after, k_after + to_first);
+      } else {
+        u32 x[4];
+        ptx::ldmatrix_x4(x, kd + to_first);
+        after[0] = x[0], after[1] = x[2], after[2] = x[1], after[3] = x[3];
+      }
+      rows.score_below(scores.kk_below, scores.qk_below, after);
 #pragma unroll
       for (int i = 0; i < 4; ++i) rows.decayed_rows(i, *whole_at(0, ks, i / 2), k[i], q[i]);
     }

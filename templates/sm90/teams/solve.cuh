@@ -23,16 +23,20 @@ struct Solve : Rows {
   KDA_DEVICE void make_writers(const Scores& scores, float scale, const Meanwhile& meanwhile,
                                const AfterSolve& after_solve) const {
     if (warp == 0) {
-      send(scratch().qk, scores.qk, scores.qk_right(0), scores.qk_right(1));
+      send(
+          scratch().qk, scores.qk_below, [&](int half) { return scores.qk_left(half); },
+          [&](int half) { return scores.qk_right(half); });
     } else {
-      send(scratch().kk, scores.kk, scores.kk_right(0), scores.kk_right(1));
+      send(
+          scratch().kk, scores.kk_below, [&](int half) { return scores.kk_left(half); },
+          [&](int half) { return scores.kk_right(half); });
     }
     ptx::fence_async_proxy();  // rows may be taken from now on
     meet();
     Queries q;
     uint4 lower;
     if (warp == 0) {
-      const uint4 minus_kk = minus_transposed(scores.kk);  // before invert() takes its place
+      const uint4 minus_kk = minus_transposed(scores);  // before invert() takes its place
       invert(scores);
       lower = invert_below(across(0), across(1), minus_kk);
       below() = lower;
@@ -62,40 +66,41 @@ struct Solve : Rows {
 
   static KDA_DEVICE float4 four(const float (&c)[4]) { return make_float4(c[0], c[1], c[2], c[3]); }
 
-  KDA_DEVICE void send(Share& to, const Scores::Part& x, float2 first, float2 second) const {
+  template <class Left, class Right>
+  KDA_DEVICE void send(Share& to, const Scores::Tiles& below, const Left& left,
+                       const Right& right) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      to.left[half][own] = four(x.left[half]);
-      to.right[half][own] = half == 0 ? first : second;
-      to.below[half][own] = four(x.below[half]);
+      to.left[half][own] = left(half);
+      to.right[half][own] = right(half);
+      to.below[half][own] = four(below[half]);
     }
   }
 
   // The warp's own share and the other's.
-  static KDA_DEVICE float4 plus(const float (&c)[4], float4 y) {
-    return make_float4(c[0] + y.x, c[1] + y.y, c[2] + y.z, c[3] + y.w);
+  static KDA_DEVICE float4 plus(float4 x, float4 y) {
+    return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
   }
   static KDA_DEVICE float2 plus(float2 x, float2 y) { return make_float2(x.x + y.x, x.y + y.y); }
 
   // q k, lower and diagonal, times `up`.
   KDA_DEVICE void take(Queries& q, const Scores& scores, float up) const {
-    const Scores::Part& qk = scores.qk;
     const Share& other = scratch().qk;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      q[half] = diagonal_operand(lane(), plus(qk.left[half], other.left[half][own]),
+      q[half] = diagonal_operand(lane(), plus(scores.qk_left(half), other.left[half][own]),
                                  plus(scores.qk_right(half), other.right[half][own]), up);
     }
     const float one = up * (1 / key_scale);
-    q[2] = operand(scaled(plus(qk.below[0], other.below[0][own]), one),
-                   scaled(plus(qk.below[1], other.below[1][own]), one));
+    q[2] = operand(scaled(plus(four(scores.qk_below[0]), other.below[0][own]), one),
+                   scaled(plus(four(scores.qk_below[1]), other.below[1][own]), one));
   }
 
   // What invert_below() takes of k k: minus the transpose of the block below.
-  KDA_DEVICE uint4 minus_transposed(const Scores::Part& kk) const {
+  KDA_DEVICE uint4 minus_transposed(const Scores& scores) const {
     const Share& other = scratch().kk;
-    const float4 x = plus(kk.below[0], other.below[0][own]);
-    const float4 y = plus(kk.below[1], other.below[1][own]);
+    const float4 x = plus(four(scores.kk_below[0]), other.below[0][own]);
+    const float4 y = plus(four(scores.kk_below[1]), other.below[1][own]);
     constexpr float minus = -1 / key_scale;
     const uint4 m = operand(scaled(x, minus), scaled(y, minus));
     return make_uint4(m.x, m.z, m.y, m.w);
@@ -111,7 +116,7 @@ struct Solve : Rows {
     float2 right[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      left[half] = plus(scores.kk.left[half], other.left[half][own]);
+      left[half] = plus(scores.kk_left(half), other.left[half][own]);
       right[half] = plus(scores.kk_right(half), other.right[half][own]);
     }
     __syncwarp();  // all have the other's share, in place of which the blocks come
