@@ -49,7 +49,12 @@ KDA_DEVICE void multiply_f16(float (&c)[2][4], const u32* a, const u32* b) {
   ptx::mma_m16n8k16_f16(c[1], a, b + 2);
 }
 
-// c times a power of two, as two bf16; rounded first, as half as many products do then.
+KDA_DEVICE void store_rounded(u32 address, const float (&c)[2][4]) {
+  const u32 r[4] = {Bf16::pack(c[0][0], c[0][1]), Bf16::pack(c[0][2], c[0][3]),
+                    Bf16::pack(c[1][0], c[1][1]), Bf16::pack(c[1][2], c[1][3])};
+  ptx::stmatrix_x4(address, r);
+}
+// The same times a power of two, as two bf16; rounded first, as half as many products do then.
 KDA_DEVICE void store_rounded(u32 address, const float (&c)[2][4], u32 power) {
   u32 r[4] = {Bf16::pack(c[0][0], c[0][1]), Bf16::pack(c[0][2], c[0][3]),
               Bf16::pack(c[1][0], c[1][1]), Bf16::pack(c[1][2], c[1][3])};

@@ -213,8 +213,8 @@ struct Solve : Group {
     }
     store_rounded(block(part == 1 ? 0 : 16, part == 3 ? 16 : 0), c, down);
     if (part == 1) {
-      const u32 zero[4] = {};
-      ptx::stmatrix_x4(block(0, 16), zero);
+      const float zero[2][4] = {};
+      store_rounded(block(0, 16), zero);
     }
   }
 
