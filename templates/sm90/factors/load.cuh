@@ -107,26 +107,21 @@ KDA_DEVICE void load_gate(int thread, AnyGateScratch& scratch, const abi::Inputs
 }
 
 // Brings a tile's rows into the L2 shortly before they are loaded; a warp, a row a lane.
-template <abi::DType element_type, class Row>
-KDA_DEVICE void prefetch_row(const abi::Tensor& tensor, i64 offset, Row row) {
+template <abi::DType element_type>
+KDA_DEVICE void prefetch_row(const abi::Tensor& tensor, i64 offset, int row) {
   constexpr int size = abi::bytes_of(element_type);
   const char* at = static_cast<const char*>(tensor.data) + (offset + row * tensor.token) * size;
 #pragma unroll
   for (int line = 0; line < keys * size; line += 128) ptx::prefetch(at + line);
 }
 
-// A row of each.
-template <class Row, class AnyTile>
-KDA_DEVICE void prefetch_rows(Row row, const abi::Inputs& in, const AnyTile& tile) {
-  prefetch_row<shape.gate_type>(in.g, tile.g_origin(in), row);
-  prefetch_row<type>(in.k, tile.k_origin(in), row);
-  prefetch_row<type>(in.q, tile.q_origin(in), row);
-}
 template <class AnyTile>
 KDA_DEVICE void prefetch_tile(const abi::Inputs& in, const AnyTile& tile) {
   const int row = static_cast<int>(threadIdx.x) % 32;
   if (row >= tile.rows) return;
-  prefetch_rows(row, in, tile);
+  prefetch_row<shape.gate_type>(in.g, tile.g_origin(in), row);
+  prefetch_row<type>(in.k, tile.k_origin(in), row);
+  prefetch_row<type>(in.q, tile.q_origin(in), row);
 }
 
 }  // namespace kda

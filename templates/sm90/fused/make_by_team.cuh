@@ -43,12 +43,12 @@ class ByTeam : teams::Solve {
     if (warp == 1)
       notes_->beta[own] = slabs::write_strength(own, slabs::load_beta(own, args.in, first), first);
     load(pair).start(raw(0), args.raw, first, 0);
+    if (!args.raw.present) load(pair).by_hand(raw(0), args.in, first, 0);
     if constexpr (carried) find_kept(pair, args, first);
-    const slabs::Triangle triangle(lane(), has_room);
     u32 round = 0;
 #pragma unroll 1
     while (memory.places[round].rows != 0) {
-      make_one(pair, args, line, gate, triangle, round);
+      make_one(pair, args, line, gate, round);
       round ^= 1;
     }
     wait_for_kept();
@@ -60,7 +60,7 @@ class ByTeam : teams::Solve {
 
   // The chunk at hand, and the place of the next.
   KDA_DEVICE void make_one(const Pair& pair, const abi::fused::Args& args, const Line& line,
-                           Gate& gate, const slabs::Triangle& triangle, u32 round) {
+                           Gate& gate, u32 round) {
     forget();
     wait_for_kept();  // the team meets before anything is written over it
     const abi::Inputs& in = args.in;
@@ -71,14 +71,13 @@ class ByTeam : teams::Solve {
     ptx::mbarrier_wait(pair.made(number), round ^ 1);  // both have done with the chunk before
     if (!args.raw.present) [[unlikely]] {
       if constexpr (carried) meet();
-      load(pair).by_hand(raw(0), in, here, 0);
       ptx::mbarrier_wait(pair.taken(number), round ^ 1);
       load(pair).by_hand(raw(1), in, here, 1);
     }
     make_rows(
-        scores, gate, triangle, Gate::inverse_depths(in.lower_bound, lane().t), in.scale,
+        scores, gate, Gate::inverse_depths(in.lower_bound, lane().t), in.scale,
         [&](int half) {
-          load(pair).wait(half);
+          load(pair).wait(args.raw, half);
           load(pair).finish(raw(half), here.rows, half);
         },
         [&] {
@@ -90,13 +89,10 @@ class ByTeam : teams::Solve {
     make_writers(
         scores, in.scale,
         [&] {
-          const Place place =
-              Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
-          next_beta = slabs::load_beta(own, in, place);
-          if (static_cast<int>(own) < place.rows) {
-            prefetch_rows(own, in, place);
-            prefetch_values(own, in, place);
-          }
+          Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
+          next_beta = slabs::load_beta(own, in, next);
+          prefetch_tile(in, next);
+          prefetch_values(static_cast<int>(own), in, next);
           // Last, as it may have to wait.
           if (ptx::elect()) pair.push_rows(number, memory.number, round);
           __syncwarp();
@@ -116,6 +112,8 @@ class ByTeam : teams::Solve {
       }
       __syncwarp();
     }
+    if (!args.raw.present) [[unlikely]]
+      load(pair).by_hand(raw(0), in, next, 0);
   }
 
   // Until what keep() has sent has been read.

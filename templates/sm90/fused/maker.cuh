@@ -17,8 +17,8 @@ struct Memory {
 static_assert(sizeof(Memory) <= abi::fused::memory_bytes);
 
 // The pair's columns of v into the L2, a row a lane.
-KDA_DEVICE void prefetch_values(u32 row, const abi::Inputs& in, const Place& place) {
-  if (static_cast<int>(row) >= place.rows) return;
+KDA_DEVICE void prefetch_values(int row, const abi::Inputs& in, const Place& place) {
+  if (row >= place.rows) return;
   const char* at = static_cast<const char*>(in.v.data) + (place.v + row * in.v.token) * 2;
 #pragma unroll
   for (int i = 0; i < abi::fused::blocks; ++i) ptx::prefetch(at + i * abi::fused::columns * 2);
@@ -65,7 +65,7 @@ struct Maker : Steps {
         Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
         fetch(next);
         prefetch_tile(in, next);
-        prefetch_values(static_cast<u32>(this->number_in_warp()), in, next);
+        prefetch_values(this->number_in_warp(), in, next);
       }
     };
     forget();

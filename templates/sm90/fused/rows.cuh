@@ -50,6 +50,7 @@ class Rows {
     head_ = uniform(task.head);
     slab_ = uniform(task.slab);
     warp_ = static_cast<u32>(uniform(thread / 32));
+    is_there_ = false;
     has_left_ = false;
     had_left_ = false;
     // Hands are asked for at every chunk, or for the last one, or never.
@@ -59,7 +60,6 @@ class Rows {
     brings_ = warp_ == brings && args_.maps;
     if (!args_.maps) load_elements(thread, token_, rows_of_chunk(0));
     if (brings_ && ptx::elect()) {
-      if (written_by_hand) ptx::fence_async_proxy();
       for (int i = 0; i < static_cast<int>(places) && i < chunks_; ++i) bring(i);
     }
   }
@@ -72,7 +72,8 @@ class Rows {
   // Chunks of the piece that are still to come.
   KDA_DEVICE int left() const { return chunks_; }
 
-  // Until the chunk's v is there.
+  // Whether the chunk's v is known to be there, and until it is.
+  KDA_DEVICE bool is_there() const { return is_there_; }
   KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(place_), turn_); }
   // Where it stands, and where o is left.
   KDA_DEVICE u32 values() const { return pair_.v(place_); }
@@ -98,7 +99,6 @@ class Rows {
       if (ptx::elect()) {
         if constexpr (brings_late) {
           if (takes_) give_back();
-          if (o_stays()) ptx::fence_async_proxy();
           if (had_left_ && chunks_ > 1) bring(1);
           if (!takes_) return;
         }
@@ -108,9 +108,10 @@ class Rows {
     }
   }
   // A while after that: whether the next chunk's v is there.
-  KDA_DEVICE bool is_next_there() const {
+  KDA_DEVICE void look() {
     const bool wraps = place_ + 1 == places;
-    return ptx::mbarrier_test(pair_.brought(wraps ? 0 : place_ + 1), wraps ? turn_ ^ 1 : turn_);
+    is_there_ =
+        ptx::mbarrier_test(pair_.brought(wraps ? 0 : place_ + 1), wraps ? turn_ ^ 1 : turn_);
   }
   // When o of the chunk before has gone: its place is free, or v of the chunk after the next comes
   // there.
@@ -118,7 +119,6 @@ class Rows {
     if (brings_late || !has_left_ || !(in_place ? brings_ : takes_)) return;
     if (ptx::elect()) {
       if (takes_) give_back();
-      if (in_place && o_stays()) ptx::fence_async_proxy();
       if (in_place && chunks_ > 2 && args_.maps) bring(2);
     }
   }
@@ -205,6 +205,10 @@ class Rows {
   KDA_DEVICE int rows_of_chunk(int after) const { return chunks_ > after + 1 ? chunk : rest_; }
   // v of such a chunk, whose place is free.
   KDA_DEVICE void bring(int after) const {
+    // What has been written there by hand: v, or o that has left so, or that never does.
+    if (shape.varlen || (in_place && (shape.state_pool || segments > 1))) {
+      ptx::fence_async_proxy();
+    }
     const u32 at = place_ + static_cast<u32>(after) % places;
     const u32 place = at < places ? at : at - places;
     ptx::mbarrier_arrive_expecting(pair_.brought(place), Pair::values_bytes);
@@ -223,14 +227,6 @@ class Rows {
     ptx::bulk_store_wait_read();
     if constexpr (!in_place) ptx::mbarrier_arrive(pair_.free());
   }
-
-  // Whether what has been written by hand may stand where a piece's first rows of v come: v, or o
-  // that has left so, or that never does.
-  static constexpr bool written_by_hand =
-      shape.varlen || (in_place && (shape.state_pool || segments > 1));
-  // Whether such an o may stand where later ones come; else the engine has been told of it as it
-  // took it away.
-  KDA_DEVICE bool o_stays() const { return segments > 1 || (written_by_hand && !takes_); }
 
   // Where a column of a row stands from a tile's begin on.
   static KDA_DEVICE u32 row_place(int row, int column) {
@@ -318,6 +314,7 @@ class Rows {
   u32 warp_ = 0;           // of the warpgroup
   bool padding_ = false;   // of the part
   int lead_ = 0;           // chunks up to the segment, not below -1; o of those goes nowhere
+  bool is_there_ = false;  // the chunk's v, as look() has seen it
   bool has_left_ = false;  // o of the chunk before
   bool had_left_ = false;  // and of the one before that
   int stop_ = 0;           // hands are asked for where so many chunks are left

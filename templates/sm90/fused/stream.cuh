@@ -311,28 +311,26 @@ struct Place {
 
 // Where a group stands in the line; one warp of the group, all lanes alike, the first one writes.
 struct Stream {
-  int number, c;  // of the piece, and the chunk in it
-  u32 length;     // chunks of the piece, fewer than 2^26; above, tokens of its last chunk
-
-  KDA_DEVICE int chunks() const { return static_cast<int>(length & (1U << 26) - 1); }
-  KDA_DEVICE int rest() const { return static_cast<int>(length >> 26); }
+  int number, c;         // of the piece, and the chunk in it
+  unsigned chunks : 26;  // of the piece, fewer than 2^31 tokens
+  unsigned rest : 6;     // tokens of its last chunk
 
   // At the chunk of that number, counted from the line's first.
   KDA_DEVICE static void begin(Stream& memory, const abi::Inputs& in, const Line& line, int at,
                                Place& next) {
-    enter({0, at, 0}, memory, in, line, 0, next);
+    enter({0, at, 0, 0}, memory, in, line, 0, next);
   }
 
-  // Leaves the next place, and returns it: no lane has to read what the first one writes.
-  KDA_DEVICE static Place advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
-                                  const Place& here, Place& next) {
+  KDA_DEVICE static void advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
+                                 const Place& here, Place& next) {
     Stream stream = memory;
     stream.c += step;
-    const int chunks = stream.chunks();
+    const int chunks = static_cast<int>(stream.chunks);
     if (stream.c >= chunks) [[unlikely]] {
       stream.c -= chunks;
       ++stream.number;
-      return enter(stream, memory, in, line, here.n, next);
+      enter(stream, memory, in, line, here.n, next);
+      return;
     }
     Place place = here;  // of the same piece
     const i64 tokens = static_cast<i64>(step) * chunk;
@@ -342,19 +340,17 @@ struct Stream {
     place.v += tokens * in.v.token;
     place.beta += tokens * in.beta.token;
     place.token += step * chunk;
-    if (stream.c + 1 == chunks) place.rows = stream.rest();
+    if (stream.c + 1 == chunks) place.rows = static_cast<int>(stream.rest);
     write(stream, memory, place, next);
-    return place;
   }
 
  private:
   // A later piece's, from the stream's number on, so many chunks from that one's first.  before:
   // the sequence of the piece before.
-  KDA_DEVICE static Place enter(Stream stream, Stream& memory, const abi::Inputs& in,
-                                const Line& line, int before, Place& next) {
+  KDA_DEVICE static void enter(Stream stream, Stream& memory, const abi::Inputs& in,
+                               const Line& line, int before, Place& next) {
     const Place place = stream.find(in, line, before);
     write(stream, memory, place, next);
-    return place;
   }
   KDA_DEVICE static void write(const Stream& stream, Stream& memory, const Place& place,
                                Place& next) {
@@ -377,10 +373,10 @@ struct Stream {
       const int all = part.chunks();
       const int own = piece.chunks == Piece::all ? all : piece.chunks;
       if (c < own) {
-        const u32 rest = piece.first + own == all
-                             ? static_cast<u32>(part.sequence.length() - (all - 1) * i64{chunk})
-                             : chunk;
-        length = static_cast<u32>(own) | rest << 26;
+        chunks = static_cast<unsigned>(own);
+        rest = piece.first + own == all
+                   ? static_cast<unsigned>(part.sequence.length() - (all - 1) * i64{chunk})
+                   : chunk;
         const Tile tile = tile_of(part.n, part.head, part.sequence.begin, part.sequence.length(),
                                   piece.first + c);
         constexpr int pair_columns = abi::fused::blocks * abi::fused::columns;
