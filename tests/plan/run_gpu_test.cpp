@@ -36,9 +36,7 @@ TEST_CASE("the named cases, as the planner runs them", "[gpu]") {
   check_on_device("cases", small_cases(), {{"", ""}});
 }
 
-TEST_CASE("the named cases, by each strategy", "[gpu]") {
-  check_on_device("cases", small_cases());
-}
+TEST_CASE("the named cases, by each strategy", "[gpu]") { check_on_device("cases", small_cases()); }
 
 TEST_CASE("a refused run has enqueued nothing", "[gpu]") {
   if (!on_device()) return;
