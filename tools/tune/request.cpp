@@ -155,8 +155,8 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
     return add_command(app, name, about, examples, request, command, chosen);
   };
 
-  add("doctor", "Is this machine fit: NVRTC, driver, devices, cache, environment.", kDoctorExamples,
-      doctor);
+  add("doctor", "Is this machine fit: NVRTC, driver, devices, cache, measurements, environment.",
+      kDoctorExamples, doctor);
   add("list", "The strategies, their tunables, the devices known by name, the cases.",
       kListExamples, list);
 

@@ -114,7 +114,7 @@ class Rows {
         ptx::mbarrier_test(pair_.brought(wraps ? 0 : place_ + 1), wraps ? turn_ ^ 1 : turn_);
   }
   // When o of the chunk before has gone: its place is free, or v of the chunk after the next comes
-  // there.
+  // there; where v comes late pass() does both.
   KDA_DEVICE void clear() const {
     if (brings_late || !has_left_ || !(in_place ? brings_ : takes_)) return;
     if (ptx::elect()) {

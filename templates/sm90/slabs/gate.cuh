@@ -21,7 +21,7 @@ struct BoundedGate {
   static constexpr int scale = 4096;
 
   float slope;
-  float offset[2];  // of channels lane / 4 and lane / 4 + 8, of k step lane % steps
+  float offset[2];  // of channels lane / 4 and lane / 4 + 8, of k step lane % steps (1, 2 or 4)
 
   // Of a head; channel: the lane's first of a k step.
   KDA_DEVICE void load(u32 lane, u32 channel, const abi::Inputs& in, int head) {

@@ -2,8 +2,8 @@
 // log2 sums D from the half's start, and the rows of k and q decayed by them.
 //
 // D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  That
-// rounds L to 2^-12 of itself, where g has had 2^-9; sums and differences of D are then exact to
-// f32.
+// rounds L to 2^-11 of itself, besides what inverse_depths() moves it by, where g has had 2^-8;
+// sums and differences of D are then exact to f32.
 //
 // Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as exp2(-D) is in
 // range; the block below the two halves takes k from the end of the first and to the start of the
