@@ -175,6 +175,15 @@ def row(name, c, slabs=True):
           f"   state {off(own_state, state):.1e} ({off(state_by_token, state):.1e})")  # fmt: skip
 
 
+def repeated_gate(tokens):
+    """How far f16 log decays of a gate that repeats are off, of all gates, a nat of their sum."""
+    exact = np.linspace(1024, 2048, 4001)[:, None]
+    for name, factors in (("as slabs and teams", apart(tokens)), ("all alike", np.ones(tokens))):
+        lost = np.abs((f16(exact * factors) - exact).mean(1)) / exact[:, 0]
+        title = f"log decays {name}, {tokens} tokens"
+        print(f"{title:44} {lost.max():.1e} at most, {lost.mean():.1e} on average")
+
+
 def main():
     for scale in (128**-0.5, 1 / 1024):
         for norm in (1.0, 1e-4, 3e-5, 1e-5, 1e-6):
@@ -184,6 +193,8 @@ def main():
         for slabs in (True, False):
             row(f"no writes, -0.775 a token, {tokens} tokens{'' if slabs else ', groups'}",
                 inputs(tokens, gate=-1.6953125, beta=0.0, state=1.0), slabs)  # fmt: skip
+    for tokens in (11, 32):
+        repeated_gate(tokens)
     for keys in ("one", "correlated", "random"):
         for loud in (1.0, 10.0, 30.0, 100.0):
             row(f"{keys} key(s), one v times {loud:.0f}",

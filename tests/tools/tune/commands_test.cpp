@@ -241,11 +241,14 @@ TEST_CASE("explain and dump are of the same device where none is named", "[tools
   const std::string problem = "h16_8x2048";  // of which the two get different strategies
   const Json dumped = json_of(run({"dump", problem, "-o", "json"}))["kernels"][0];
   const Json explained = json_of(run({"explain", problem, "-o", "json"}));
+  int chosen = 0;
   for (const Json& row : explained["candidates"]) {
     if (row["chosen"] != true) continue;
+    ++chosen;
     CHECK(test::text(dumped["strategy"]) == test::text(row["strategy"]));
     CHECK(test::text(dumped["tuning"]) == test::text(row["tuning"]));
   }
+  CHECK(chosen == 1);
 }
 
 // The bug: without a device a case that there is not was exit code 77, as if it had been one.
