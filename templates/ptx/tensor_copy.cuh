@@ -21,6 +21,14 @@ KDA_DEVICE void tensor_load(u32 shared, const abi::TensorMap& map, Corner at, u3
       : "memory");
 }
 
+// The box into the L2.
+KDA_DEVICE void tensor_prefetch(const abi::TensorMap& map, Corner at) {
+  asm volatile(
+      "cp.async.bulk.prefetch.tensor.5d.L2.global.tile [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map),
+      "n"(0), "r"(at.token), "r"(at.slab), "r"(at.head), "r"(at.n)
+      : "memory");
+}
+
 // In the thread's group of bulk stores (ptx/bulk.cuh).  at: coordinates as the map has them,
 // innermost first.
 KDA_DEVICE void tensor_store(const abi::TensorMap& map, const int (&at)[5], u32 shared) {

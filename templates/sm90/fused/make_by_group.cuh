@@ -25,15 +25,15 @@ struct ByGroup : Maker<Factors> {
     const u32 address = pair.image(group);
     const Place& here = memory.places[round];
     Keys k;
-    k.fetch(thread, in.k, here.k, here.rows);
+    k.fetch(thread, in.k, here.k_origin(in), here.rows);
     Keys q;
-    q.fetch(thread, in.q, here.q, here.rows);
+    q.fetch(thread, in.q, here.q_origin(in), here.rows);
     ptx::cp_async_wait_all();
     __syncwarp();
     const bool strong = accumulate_decays(raw, in.lower_bound, here.rows);
     ptx::mbarrier_wait(pair.taken(group), round ^ 1);  // the chunk before
-    k.put(thread, address + image.kd, in.k, here.k, here.rows);
-    q.put(thread, address + image.qd, in.q, here.q, here.rows);
+    k.put(thread, address + image.kd, in.k, here.k_origin(in), here.rows);
+    q.put(thread, address + image.qd, in.q, here.q_origin(in), here.rows);
     __syncwarp();
     forget();
     make_rows(buffer, address, strong);

@@ -17,6 +17,8 @@ class ByTeam : teams::Solve {
     float beta[chunk];
   };
   static_assert(sizeof(Notes) <= abi::fused::notes_bytes);
+  static_assert(layout.notes % alignof(Notes) == 0 &&
+                abi::fused::notes_bytes % alignof(Notes) == 0);
 
  public:
   using Team::threads;
@@ -43,12 +45,12 @@ class ByTeam : teams::Solve {
     if (warp == 1)
       notes_->beta[own] = slabs::write_strength(own, slabs::load_beta(own, args.in, first), first);
     load(pair).start(raw(0), args.raw, first, 0);
-    if (!args.raw.present) load(pair).by_hand(raw(0), args.in, first, 0);
     if constexpr (carried) find_kept(pair, args, first);
+    const slabs::Triangle triangle(lane(), has_room);
     u32 round = 0;
 #pragma unroll 1
     while (memory.places[round].rows != 0) {
-      make_one(pair, args, line, gate, round);
+      make_one(pair, args, line, gate, triangle, round);
       round ^= 1;
     }
     wait_for_kept();
@@ -60,7 +62,7 @@ class ByTeam : teams::Solve {
 
   // The chunk at hand, and the place of the next.
   KDA_DEVICE void make_one(const Pair& pair, const abi::fused::Args& args, const Line& line,
-                           Gate& gate, u32 round) {
+                           Gate& gate, const slabs::Triangle& triangle, u32 round) {
     forget();
     wait_for_kept();  // the team meets before anything is written over it
     const abi::Inputs& in = args.in;
@@ -71,16 +73,24 @@ class ByTeam : teams::Solve {
     ptx::mbarrier_wait(pair.made(number), round ^ 1);  // both have done with the chunk before
     if (!args.raw.present) [[unlikely]] {
       if constexpr (carried) meet();
+      load(pair).by_hand(raw(0), in, here, 0);
       ptx::mbarrier_wait(pair.taken(number), round ^ 1);
       load(pair).by_hand(raw(1), in, here, 1);
     }
+    bool has_started = false;
     make_rows(
-        scores, gate, Gate::inverse_depths(in.lower_bound, lane().t), in.scale,
+        scores, gate, triangle, Gate::inverse_depths(in.lower_bound, lane().t), in.scale,
         [&](int half) {
-          load(pair).wait(args.raw, half);
+          load(pair).wait(half);
+          if (half == 0 && !carried) {  // where the team need not meet before
+            has_started = ptx::mbarrier_test(pair.taken(number), round ^ 1);
+            if (has_started) load(pair).start(raw(1), args.raw, here, 1);
+          }
           load(pair).finish(raw(half), here.rows, half);
         },
         [&] {
+          if (has_started) [[likely]]
+            return;
           ptx::mbarrier_wait(pair.taken(number), round ^ 1);
           load(pair).start(raw(1), args.raw, here, 1);
         });
@@ -89,10 +99,9 @@ class ByTeam : teams::Solve {
     make_writers(
         scores, in.scale,
         [&] {
-          Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
-          next_beta = slabs::load_beta(own, in, next);
-          prefetch_tile(in, next);
-          prefetch_values(static_cast<int>(own), in, next);
+          const Place place =
+              Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
+          next_beta = slabs::load_beta(own, in, place);
           // Last, as it may have to wait.
           if (ptx::elect()) pair.push_rows(number, memory.number, round);
           __syncwarp();
@@ -112,8 +121,6 @@ class ByTeam : teams::Solve {
       }
       __syncwarp();
     }
-    if (!args.raw.present) [[unlikely]]
-      load(pair).by_hand(raw(0), in, next, 0);
   }
 
   // Until what keep() has sent has been read.

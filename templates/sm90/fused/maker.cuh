@@ -16,14 +16,6 @@ struct Memory {
 };
 static_assert(sizeof(Memory) <= abi::fused::memory_bytes);
 
-// The pair's columns of v into the L2, a row a lane.
-KDA_DEVICE void prefetch_values(int row, const abi::Inputs& in, const Place& place) {
-  if (row >= place.rows) return;
-  const char* at = static_cast<const char*>(in.v.data) + (place.v + row * in.v.token) * 2;
-#pragma unroll
-  for (int i = 0; i < abi::fused::blocks; ++i) ptx::prefetch(at + i * abi::fused::columns * 2);
-}
-
 template <class Steps>
 struct Maker : Steps {
   using Steps::group;
@@ -40,6 +32,7 @@ struct Maker : Steps {
             *reinterpret_cast<Memory*>(buffer + scratch_at + abi::factors::scratch_bytes(shape))) {}
 
   static constexpr int scratch_at = abi::factors::buffer_bytes(shape, groups);
+  static_assert((scratch_at + abi::factors::scratch_bytes(shape)) % alignof(Memory) == 0);
 
   // What follows from the thread is found anew from here on: no register is left to hold it.
   KDA_DEVICE void forget() { asm volatile("" : "+r"(thread), "+r"(group)); }
@@ -65,7 +58,6 @@ struct Maker : Steps {
         Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
         fetch(next);
         prefetch_tile(in, next);
-        prefetch_values(this->number_in_warp(), in, next);
       }
     };
     forget();

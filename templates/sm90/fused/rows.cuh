@@ -1,6 +1,6 @@
 // Rows of v and o of the block's 64 V columns.  Beside teams there are three places that chunks
-// take in turn: v comes to one two chunks ahead (or a chunk and a half), o is left there in its
-// stead and goes a chunk later.  Beside groups v comes a chunk ahead, and o leaves from a place of
+// take in turn: v comes to one two chunks ahead, o is left there in its stead and goes a chunk
+// later.  Beside groups v comes a chunk ahead, and o leaves from a place of
 // its own.  Chunks go by the copy engine, of which one thread or two take care.  In packs another
 // sequence's tokens follow the last ones: they come with these and are blanked, and o goes by hand.
 // What the engine does not take at all goes by hand, element by element.  Rows of 128 bytes, their
@@ -28,9 +28,9 @@ class Rows {
   // Which warps take care, by one thread each; where v can come only when o has gone, one.
   static constexpr u32 brings = 0;
   static constexpr u32 takes_away = in_place ? brings : 1;
-  // Whether v comes to o's place half a chunk later than it can, when nobody has to wait for o to
-  // have gone; in packs that is too late.
-  static constexpr bool brings_late = in_place && !shape.varlen;
+  // Whether v comes to the L2 two chunks before it comes here: beside three groups, where a chunk
+  // ahead is too late, but not where it costs more than it brings (tools/results/log/fused.md).
+  static constexpr bool prefetches = groups == 3;
 
  public:
   // All who walk.
@@ -50,9 +50,7 @@ class Rows {
     head_ = uniform(task.head);
     slab_ = uniform(task.slab);
     warp_ = static_cast<u32>(uniform(thread / 32));
-    is_there_ = false;
     has_left_ = false;
-    had_left_ = false;
     // Hands are asked for at every chunk, or for the last one, or never.
     const bool always = !args_.maps || padding_;
     stop_ = always ? chunks_ : (shape.varlen && rest_ < chunk ? 1 : 0);
@@ -60,6 +58,7 @@ class Rows {
     brings_ = warp_ == brings && args_.maps;
     if (!args_.maps) load_elements(thread, token_, rows_of_chunk(0));
     if (brings_ && ptx::elect()) {
+      if (written_by_hand) ptx::fence_async_proxy();
       for (int i = 0; i < static_cast<int>(places) && i < chunks_; ++i) bring(i);
     }
   }
@@ -72,8 +71,7 @@ class Rows {
   // Chunks of the piece that are still to come.
   KDA_DEVICE int left() const { return chunks_; }
 
-  // Whether the chunk's v is known to be there, and until it is.
-  KDA_DEVICE bool is_there() const { return is_there_; }
+  // Until the chunk's v is there.
   KDA_DEVICE void wait() const { ptx::mbarrier_wait(pair_.brought(place_), turn_); }
   // Where it stands, and where o is left.
   KDA_DEVICE u32 values() const { return pair_.v(place_); }
@@ -87,7 +85,7 @@ class Rows {
   }
 
   // o of the chunk before goes; and where it has a place of its own the next chunk's v comes, once
-  // all warps have read this one's, or where v comes late, as o of two chunks before has gone.
+  // all warps have read this one's.
   KDA_DEVICE void pass() const {
     if (!in_place && brings_ && chunks_ > 1) {
       if (ptx::elect()) {
@@ -95,30 +93,25 @@ class Rows {
         bring(1);
       }
     }
-    if ((brings_late ? brings_ : takes_) && has_left_) {
+    if (takes_ && has_left_) {
       if (ptx::elect()) {
-        if constexpr (brings_late) {
-          if (takes_) give_back();
-          if (had_left_ && chunks_ > 1) bring(1);
-          if (!takes_) return;
-        }
         ptx::mbarrier_wait(pair_.left(), round_ ^ 1);
         if (!led()) take_away();
       }
     }
   }
   // A while after that: whether the next chunk's v is there.
-  KDA_DEVICE void look() {
+  KDA_DEVICE bool is_next_there() const {
     const bool wraps = place_ + 1 == places;
-    is_there_ =
-        ptx::mbarrier_test(pair_.brought(wraps ? 0 : place_ + 1), wraps ? turn_ ^ 1 : turn_);
+    return ptx::mbarrier_test(pair_.brought(wraps ? 0 : place_ + 1), wraps ? turn_ ^ 1 : turn_);
   }
   // When o of the chunk before has gone: its place is free, or v of the chunk after the next comes
-  // there; where v comes late pass() does both.
+  // there.
   KDA_DEVICE void clear() const {
-    if (brings_late || !has_left_ || !(in_place ? brings_ : takes_)) return;
+    if (!has_left_ || !(in_place ? brings_ : takes_)) return;
     if (ptx::elect()) {
       if (takes_) give_back();
+      if (in_place && o_stays()) ptx::fence_async_proxy();
       if (in_place && chunks_ > 2 && args_.maps) bring(2);
     }
   }
@@ -131,7 +124,6 @@ class Rows {
   KDA_DEVICE void next(int thread) {
     __syncwarp();
     if (thread % 32 == 0) ptx::mbarrier_arrive(pair_.left());
-    had_left_ = has_left_;
     has_left_ = true;
     if (segments > 1 && lead_ >= 0) --lead_;
     --chunks_;
@@ -205,14 +197,11 @@ class Rows {
   KDA_DEVICE int rows_of_chunk(int after) const { return chunks_ > after + 1 ? chunk : rest_; }
   // v of such a chunk, whose place is free.
   KDA_DEVICE void bring(int after) const {
-    // What has been written there by hand: v, or o that has left so, or that never does.
-    if (shape.varlen || (in_place && (shape.state_pool || segments > 1))) {
-      ptx::fence_async_proxy();
-    }
     const u32 at = place_ + static_cast<u32>(after) % places;
     const u32 place = at < places ? at : at - places;
     ptx::mbarrier_arrive_expecting(pair_.brought(place), Pair::values_bytes);
     ptx::tensor_load(pair_.v(place), args_.v, corner(token_ + after * chunk), pair_.brought(place));
+    if constexpr (prefetches) ptx::tensor_prefetch(args_.v, corner(token_ + (after + 2) * chunk));
   }
   // Where o of the chunk before lies.
   KDA_DEVICE u32 outputs_before() const {
@@ -227,6 +216,14 @@ class Rows {
     ptx::bulk_store_wait_read();
     if constexpr (!in_place) ptx::mbarrier_arrive(pair_.free());
   }
+
+  // Whether what has been written by hand may stand where a piece's first rows of v come: v, or o
+  // that has left so, or that never does.
+  static constexpr bool written_by_hand =
+      shape.varlen || (in_place && (shape.state_pool || segments > 1));
+  // Whether such an o may stand where later ones come; else the engine has been told of it as it
+  // took it away.
+  KDA_DEVICE bool o_stays() const { return segments > 1 || (written_by_hand && !takes_); }
 
   // Where a column of a row stands from a tile's begin on.
   static KDA_DEVICE u32 row_place(int row, int column) {
@@ -314,9 +311,7 @@ class Rows {
   u32 warp_ = 0;           // of the warpgroup
   bool padding_ = false;   // of the part
   int lead_ = 0;           // chunks up to the segment, not below -1; o of those goes nowhere
-  bool is_there_ = false;  // the chunk's v, as look() has seen it
   bool has_left_ = false;  // o of the chunk before
-  bool had_left_ = false;  // and of the one before that
   int stop_ = 0;           // hands are asked for where so many chunks are left
   bool takes_ = false;     // whether this warp has the engine take o away, or bring v
   bool brings_ = false;

@@ -293,9 +293,8 @@ class Line {
 
 // A group's chunk at hand or next, in its shared memory, as no register is left to hold it; for
 // what is loaded as a Tile.
-struct Place {
-  i64 q = 0, k = 0, g = 0, v = 0, beta = 0;  // elements to its first token's rows
-  int rows = 0;                              // tokens that exist; 0: there is no such chunk
+struct alignas(16) Place {
+  int rows = 0;  // tokens that exist; 0: there is no such chunk
   int head = 0;
   int token = 0;  // of the first, as a tensor's map counts them
   int n = 0;      // likewise; or the sequence, from which the next long one is sought
@@ -303,54 +302,61 @@ struct Place {
   // As a tensor's map counts it.
   KDA_DEVICE int map_n() const { return leaves_short ? 0 : n; }
 
-  KDA_DEVICE i64 q_origin(const abi::Inputs&) const { return q; }
-  KDA_DEVICE i64 k_origin(const abi::Inputs&) const { return k; }
-  KDA_DEVICE i64 g_origin(const abi::Inputs&) const { return g; }
-  KDA_DEVICE i64 beta_origin(const abi::Inputs&) const { return beta; }
+  // Elements to its first token's rows.
+  KDA_DEVICE i64 q_origin(const abi::Inputs& in) const { return origin(in.q, qk_head()); }
+  KDA_DEVICE i64 k_origin(const abi::Inputs& in) const { return origin(in.k, qk_head()); }
+  KDA_DEVICE i64 g_origin(const abi::Inputs& in) const { return origin(in.g, head); }
+  KDA_DEVICE i64 beta_origin(const abi::Inputs& in) const { return origin(in.beta, head); }
+
+ private:
+  KDA_DEVICE int qk_head() const { return head / shape.group; }
+  KDA_DEVICE i64 origin(const abi::Tensor& tensor, int h) const {
+    const i64 of_sequence = shape.varlen ? 0 : n * tensor.sequence;
+    return of_sequence + token * tensor.token + h * tensor.head;
+  }
 };
+static_assert(!leaves_short || shape.varlen, "n is the map's where tensors have sequences");
 
 // Where a group stands in the line; one warp of the group, all lanes alike, the first one writes.
 struct Stream {
-  int number, c;         // of the piece, and the chunk in it
-  unsigned chunks : 26;  // of the piece, fewer than 2^31 tokens
-  unsigned rest : 6;     // tokens of its last chunk
+  int number, c;  // of the piece, and the chunk in it
+  u32 length;     // chunks of the piece, fewer than 2^26; above, tokens of its last chunk
+
+  KDA_DEVICE int chunks() const { return static_cast<int>(length & (1U << 26) - 1); }
+  KDA_DEVICE int rest() const { return static_cast<int>(length >> 26); }
 
   // At the chunk of that number, counted from the line's first.
   KDA_DEVICE static void begin(Stream& memory, const abi::Inputs& in, const Line& line, int at,
                                Place& next) {
-    enter({0, at, 0, 0}, memory, in, line, 0, next);
+    enter({0, at, 0}, memory, in, line, 0, next);
   }
 
-  KDA_DEVICE static void advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
-                                 const Place& here, Place& next) {
+  // Leaves the next place, and returns it: no lane has to read what the first one writes.
+  KDA_DEVICE static Place advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
+                                  const Place& here, Place& next) {
     Stream stream = memory;
     stream.c += step;
-    const int chunks = static_cast<int>(stream.chunks);
+    const int chunks = stream.chunks();
     if (stream.c >= chunks) [[unlikely]] {
       stream.c -= chunks;
       ++stream.number;
-      enter(stream, memory, in, line, here.n, next);
-      return;
+      return enter(stream, memory, in, line, here.n, next);
     }
     Place place = here;  // of the same piece
-    const i64 tokens = static_cast<i64>(step) * chunk;
-    place.q += tokens * in.q.token;
-    place.k += tokens * in.k.token;
-    place.g += tokens * in.g.token;
-    place.v += tokens * in.v.token;
-    place.beta += tokens * in.beta.token;
     place.token += step * chunk;
-    if (stream.c + 1 == chunks) place.rows = static_cast<int>(stream.rest);
+    if (stream.c + 1 == chunks) place.rows = stream.rest();
     write(stream, memory, place, next);
+    return place;
   }
 
  private:
   // A later piece's, from the stream's number on, so many chunks from that one's first.  before:
   // the sequence of the piece before.
-  KDA_DEVICE static void enter(Stream stream, Stream& memory, const abi::Inputs& in,
-                               const Line& line, int before, Place& next) {
+  KDA_DEVICE static Place enter(Stream stream, Stream& memory, const abi::Inputs& in,
+                                const Line& line, int before, Place& next) {
     const Place place = stream.find(in, line, before);
     write(stream, memory, place, next);
+    return place;
   }
   KDA_DEVICE static void write(const Stream& stream, Stream& memory, const Place& place,
                                Place& next) {
@@ -373,20 +379,13 @@ struct Stream {
       const int all = part.chunks();
       const int own = piece.chunks == Piece::all ? all : piece.chunks;
       if (c < own) {
-        chunks = static_cast<unsigned>(own);
-        rest = piece.first + own == all
-                   ? static_cast<unsigned>(part.sequence.length() - (all - 1) * i64{chunk})
-                   : chunk;
+        const u32 rest = piece.first + own == all
+                             ? static_cast<u32>(part.sequence.length() - (all - 1) * i64{chunk})
+                             : chunk;
+        length = static_cast<u32>(own) | rest << 26;
         const Tile tile = tile_of(part.n, part.head, part.sequence.begin, part.sequence.length(),
                                   piece.first + c);
-        constexpr int pair_columns = abi::fused::blocks * abi::fused::columns;
-        return {tile.q_origin(in),
-                tile.k_origin(in),
-                tile.g_origin(in),
-                tile.origin(in.v, tile.head) + part.shard * pair_columns,
-                tile.beta_origin(in),
-                tile.rows,
-                tile.head,
+        return {tile.rows, tile.head,
                 static_cast<int>((shape.varlen ? tile.begin : 0) + tile.first),
                 shape.varlen && !leaves_short ? 0 : tile.n};
       }

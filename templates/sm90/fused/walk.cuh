@@ -90,6 +90,7 @@ class Walk {
   KDA_DEVICE void take_up(const Task& task) {
     forget();
     if (task.chunks > 0) rows_.begin(task, thread_);
+    is_ready_ = false;
     if (!task.begins) {
       Cut{args_.cuts, Line::pair(), thread_}.take(state_);
     } else if (task.start != nullptr) {
@@ -278,7 +279,7 @@ class Walk {
     namespace wg = chunk_wgmma;
     auto& s = state_.s[0];
     float2 decay[keys / 8];
-    if (!is_made_ || !rows_.is_there()) {
+    if (!is_ready_) {
       ptx::mbarrier_wait(next_.ready, next_.state % 2);
       rows_.wait();
     }
@@ -323,8 +324,8 @@ class Walk {
     // While these are: a look at the next chunk.
     const Step done = next_;
     find_next();
-    is_made_ = ptx::mbarrier_test(next_.ready, next_.state % 2);
-    rows_.look();
+    const bool is_made = ptx::mbarrier_test(next_.ready, next_.state % 2);
+    is_ready_ = rows_.is_next_there() && is_made;
     rows_.clear();
     ptx::wgmma_wait<0>();
     wg::hold(s);
@@ -365,9 +366,9 @@ class Walk {
   u32* const doubts_;
   Task* const tasks_;  // of all warps
   int thread_;
-  Step next_;             // the next chunk's
-  u32 at_;                // where that of the one after it lies
-  bool is_made_ = false;  // whether its factors are known to be there
+  Step next_;              // the next chunk's
+  u32 at_;                 // where that of the one after it lies
+  bool is_ready_ = false;  // whether its factors and its v are known to be there
   Rows rows_;
   Keep keep_;
   State state_;

@@ -71,7 +71,7 @@ struct Factors : Lengths {
       for (int ks = 0; ks < k_steps; ++ks) {
         Sums d;
         const u32 k_piece = piece(raw, half, ks);
-        accumulate(d, lane(), g_raw, gate, inverse_depths, ks);
+        accumulate(d, lane(), g_raw, gate, Triangle(lane()), inverse_depths, ks);
         u32 k_raw[4];
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_piece);

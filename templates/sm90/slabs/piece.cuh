@@ -23,15 +23,30 @@ using Gate16 = element<shape.gate_type == abi::DType::f16 ? abi::DType::f16 : ab
 // D: columns 0-7 and 8-15, as C tiles.
 using Sums = float[2][4];
 
+// U, an A operand.
+struct Triangle {
+  u32 a[4];
+
+  // held: for many pieces.  What comes by shuffles ptxas does not know, so that it holds it, where
+  // else it makes three of the registers anew for each.
+  KDA_DEVICE explicit Triangle(const tile::Lane& lane, bool held = false) {
+    constexpr u32 one = 0x0c00;  // 2^-12, as L comes times 2^12
+    constexpr u32 ones = one | one << 16;
+    static_assert(BoundedGate<1>::scale == 4096);
+    const u32 corner = 2 * lane.t + 1 <= lane.g ? ones : (2 * lane.t <= lane.g ? one : 0);
+    const auto of = [&](int g, int t) { return __shfl_sync(0xffffffffU, corner, g * 4 + t); };
+    a[0] = corner;
+    a[1] = held ? of(7, 0) : ones;
+    a[2] = held ? of(0, 3) : 0;
+    a[3] = held ? of(lane.g, lane.t) : corner;
+  }
+};
+
 // Of a piece of raw g, its k step's.
 template <int steps>
 KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4],
-                           const BoundedGate<steps>& gate, float2 inverse_depths, int ks) {
-  constexpr u32 one = 0x0c00;  // 2^-12, as L comes times 2^12
-  constexpr u32 ones = one | one << 16;
-  static_assert(BoundedGate<steps>::scale == 4096);
-  const u32 corner = 2 * lane.t + 1 <= lane.g ? ones : (2 * lane.t <= lane.g ? one : 0);
-  const u32 triangle[4] = {corner, ones, 0, corner};
+                           const BoundedGate<steps>& gate, const Triangle& triangle,
+                           float2 inverse_depths, int ks) {
   float l[2][4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -44,7 +59,7 @@ KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4],
   for (int i = 0; i < 2; ++i) {
     d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0.0F;
     const u32 b[2] = {F16::pack(l[i][0], l[i][1]), F16::pack(l[i][2], l[i][3])};
-    ptx::mma_m16n8k16_f16(d[i], triangle, b);
+    ptx::mma_m16n8k16_f16(d[i], triangle.a, b);
   }
 }
 

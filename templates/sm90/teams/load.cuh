@@ -28,7 +28,12 @@ struct Load {
   template <class Place>
   KDA_DEVICE void start(const Raw& to, const abi::factors::RawMaps& maps, const Place& place,
                         int half) const {
-    if (!maps.present || place.rows == 0 || !ptx::elect()) return;
+    if (!maps.present) {
+      // The first half's arrive as they have been loaded; by now all have waited for that.
+      if (half == 1 && ptx::elect()) ptx::mbarrier_arrive(barrier);
+      return;
+    }
+    if (place.rows == 0 || !ptx::elect()) return;
     const int head = place.head;
     const int qk_head = head / shape.group;
     const int token = place.token + half * half_tokens;
@@ -54,12 +59,9 @@ struct Load {
 
   // Until the team's rows are there.  A chunk has the barrier's next two phases, one a half, so the
   // second half's arrivals come when the first one's have been waited for.
-  KDA_DEVICE void wait(const abi::factors::RawMaps& maps, int half) const {
-    if (half == 1 && !maps.present && ptx::elect()) ptx::mbarrier_arrive(barrier);
-    ptx::mbarrier_wait(barrier, static_cast<u32>(half));
-  }
+  KDA_DEVICE void wait(int half) const { ptx::mbarrier_wait(barrier, static_cast<u32>(half)); }
 
-  // Where the engine does not take them, some time after start() was called.
+  // Where the engine does not take them, before that or after, as the memory is free.
   template <class Place>
   KDA_DEVICE void by_hand(const Raw& to, const abi::Inputs& in, const Place& place,
                           int half) const {

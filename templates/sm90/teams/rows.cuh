@@ -32,12 +32,17 @@ struct Scores {
 struct Rows : Team {
   using Team::Team;
 
+  // Whether registers are left for what might be found anew for each piece: beside a walk that
+  // leaves bf16 checkpoints none are.
+  static constexpr bool has_room = !shape.checkpoints || shape.state_type == abi::DType::f32;
+
   // The warp's raw rows of a half have landed when landed(half) returns; when free() returns, the
   // image may be written.  Then Kd, Qd and Kr of the warp's channels are in the image, those of the
   // first half's Kr to its end only (decay_columns), and the decay of all.
   template <class Landed, class Free>
-  KDA_DEVICE void make_rows(Scores& scores, const Gate& gate, float2 inverse_depths, float scale,
-                            const Landed& landed, const Free& free) const {
+  KDA_DEVICE void make_rows(Scores& scores, const Gate& gate, const slabs::Triangle& triangle,
+                            float2 inverse_depths, float scale, const Landed& landed,
+                            const Free& free) const {
     const Raw first = raw(0);
     const Raw second = raw(1);
     u32 k = first.k + row_in<Half>();
@@ -51,11 +56,8 @@ struct Rows : Team {
 #pragma unroll
       for (int e = 0; e < 4; ++e) scores.kk_below[i][e] = scores.qk_below[i][e] = 0.0F;
     }
-    // In packs one text for both: what all teams and a walk have in turn must find room in the
-    // cache for instructions.
-#pragma unroll(shape.varlen ? 1 : 2)
-    for (int turn = 0; turn < 2; ++turn) {
-      const int half = shape.varlen ? __shfl_sync(0xffffffffU, turn, 0) : turn;  // known uniform
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
       landed(half);
       sum_squares(half, k, q);
       meet();
@@ -64,11 +66,14 @@ struct Rows : Team {
       clear(scores);
       u32 g_raw[4];  // of the piece to come
       ptx::ldmatrix_x4_trans(g_raw, g);
+      float2* whole = whole_of(half);
+      constexpr u32 row_end = steps * 32;
 #pragma unroll 1
-      for (int ks = 0; ks < steps; ++ks) {
-        const u32 step = ks * 32;
-        make_piece(scores, half, ks, g_raw, {k ^ step, q ^ step, g ^ (ks + 1) % steps * 32, 0},
-                   kd ^ step, k_after ^ step, gate, inverse_depths, units, free);
+      for (u32 step = 0; step < row_end; whole += 8) {
+        const u32 next = step + 32;
+        make_piece(scores, half, step, g_raw, {k ^ step, q ^ step, g ^ next % row_end, 0},
+                   kd ^ step, k_after ^ step, whole, gate, triangle, inverse_depths, units, free);
+        step = next;
       }
       k = second.k + row_in<Factor>();
       q = second.q + row_in<Factor>();
@@ -101,10 +106,6 @@ struct Rows : Team {
   }
 
  private:
-  // Whether a register is left for where the first half's keys lie as the scores' products want
-  // them: beside a walk that leaves bf16 checkpoints none is.
-  static constexpr bool holds_after = !shape.checkpoints || shape.state_type == abi::DType::f32;
-
   // The second half's scores begin; those before are the first one's.
   static KDA_DEVICE void clear(Scores& scores) {
     const auto next = [](float(&x)[2][4]) {
@@ -160,22 +161,26 @@ struct Rows : Team {
     }
   };
 
-  // Decay over the first half, where the chunk's will stand; and over a half, of the first or
-  // second eight channels of a k step a lane's two.
+  // Decay over the first half, where the chunk's will stand; and where over a half that of a lane's
+  // two channels of the first k step's first eight stands.
   KDA_DEVICE float* first_whole() const { return reinterpret_cast<float*>(memory + image.decay); }
-  KDA_DEVICE float2* whole_at(int half, int ks, int i) const {
-    float* const whole = half == 0 ? first_whole() : scratch().whole;
-    return reinterpret_cast<float2*>(&whole[warp * wide + ks * 16 + i * 8 + 2 * lane().t]);
+  KDA_DEVICE float2* whole_of(int half) const {
+    char* const whole = memory + image.decay + (half == 0 ? 0 : to_second_whole);
+    return reinterpret_cast<float2*>(whole) + (warp * wide / 2 + lane().t);
   }
+  static constexpr int to_second_whole = scratch_at - image.decay;  // it stands first there
 
-  // A half's tokens and 16 channels.  g_raw: of g, then the next piece's; raw: this lane's row of k
-  // and q, and of the next piece of g; kd: of Kd, and k_after as score_below() wants k.
+  // A half's tokens and 16 channels.  step: of its k step, the bytes before it; g_raw: of g, then
+  // the next piece's; raw: this lane's row of k and q, and of the next piece of g; kd: of Kd, and
+  // k_after as score_below() wants k; whole: of the half's decay.
   template <class Free>
-  KDA_DEVICE void make_piece(Scores& scores, int half, int ks, u32 (&g_raw)[4], const Raw& raw,
-                             u32 kd, u32 k_after, const Gate& gate, float2 inverse_depths,
+  KDA_DEVICE void make_piece(Scores& scores, int half, u32 step, u32 (&g_raw)[4], const Raw& raw,
+                             u32 kd, u32 k_after, float2* whole, const Gate& gate,
+                             const slabs::Triangle& triangle, float2 inverse_depths,
                              const Units& units, const Free& free) const {
     slabs::Sums d;
-    slabs::accumulate(d, lane(), g_raw, gate, inverse_depths, ks);
+    slabs::accumulate(d, lane(), g_raw, gate, triangle, inverse_depths,
+                      static_cast<int>(step / 32));
     u32 k_raw[4];
     u32 q_raw[4];
     ptx::ldmatrix_x4(k_raw, raw.k);
@@ -188,11 +193,11 @@ struct Rows : Team {
     for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
     if (half == 0) {
       rows.rows<Bf16>(k, q);
-      if (ks == 0) free();
+      if (step == 0) free();
     } else {
       constexpr u32 to_first = k_to_kr - half_tokens * Factor::row_bytes;  // its Kr
       u32 after[4];
-      if constexpr (holds_after) {
+      if constexpr (has_room) {
         ptx::ldmatrix_x4(after, k_after + to_first);
       } else {
         u32 x[4];
@@ -200,12 +205,13 @@ struct Rows : Team {
         after[0] = x[0], after[1] = x[2], after[2] = x[1], after[3] = x[3];
       }
       rows.score_below(scores.kk_below, scores.qk_below, after);
+      const float2* const before = whole - to_second_whole / static_cast<int>(sizeof(float2));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) rows.decayed_rows(i, *whole_at(0, ks, i / 2), k[i], q[i]);
+      for (int i = 0; i < 4; ++i) rows.decayed_rows(i, before[i / 2 * 4], k[i], q[i]);
     }
     if (lane().g == 7) {
-      *whole_at(half, ks, 0) = rows.whole[0];
-      *whole_at(half, ks, 1) = rows.whole[1];
+      whole[0] = rows.whole[0];
+      whole[4] = rows.whole[1];
     }
     ptx::stmatrix_x4(kd, k);
     ptx::stmatrix_x4(kd + k_to_q, q);

@@ -2,6 +2,7 @@
 // substitution, and both products with it formed.
 #pragma once
 
+#include "ptx/shared_words.cuh"
 #include "sm90/teams/rows.cuh"
 
 namespace kda::teams {
@@ -114,8 +115,11 @@ struct Solve : Rows {
     const Share& other = scratch().kk;
     float4 left[2];
     float2 right[2];
+    float beta0[2], beta1[2];  // before anything is written, or each load would wait for that
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      beta0[half] = whole_tf32 * beta[half * half_tokens + lane.g];
+      beta1[half] = whole_tf32 * beta[half * half_tokens + lane.g + 8];
       left[half] = plus(scores.kk_left(half), other.left[half][own]);
       right[half] = plus(scores.kk_right(half), other.right[half][own]);
     }
@@ -124,35 +128,63 @@ struct Solve : Rows {
     const int at = 2 * lane.t * 8 + lane.g;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float beta0 = whole_tf32 * beta[half * half_tokens + lane.g];
-      const float beta1 = whole_tf32 * beta[half * half_tokens + lane.g + 8];
       float* first = scratch().lowers[2 * half] + at;
-      first[0] = left[half].x * beta0;
-      first[8] = left[half].y * beta0;
+      first[0] = left[half].x * beta0[half];
+      first[8] = left[half].y * beta0[half];
       float* second = scratch().lowers[2 * half + 1] + at;
-      second[0] = right[half].x * beta1;
-      second[8] = right[half].y * beta1;
+      second[0] = right[half].x * beta1[half];
+      second[8] = right[half].y * beta1[half];
       kk_lower[half] = F16::pack(whole_tf32 * left[half].z, whole_tf32 * left[half].w);
     }
     __syncwarp();
     const u32 block = own / 8;
     const u32 column = own % 8;
+    const float strength = beta[own] * strength_scale;
     float x[8];
     substitute(x, scratch().lowers[block], static_cast<int>(column));
     const Inverse own_half = inverse(static_cast<int>(block / 2));
     const u32 first = block % 2 * 8;
-    const float strength = beta[own] * strength_scale;
+    // Of eight rows the last four have their units exchanged.
+    const u32 to = own_half.address(first, first + column);
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      own_half(first + i, first + column) = F16::from_float(x[i] * strength);
+    for (int i = 0; i < 8; ++i) {
+      ptx::st_shared_u16((i < 4 ? to : to ^ 16) + i * Inverse::row_bytes,
+                         F16::from_float(x[i] * strength));
+    }
     if (own < 16) {
       *reinterpret_cast<uint4*>(&inverse(static_cast<int>(own / 8))(own % 8, 8)) =
           make_uint4(0, 0, 0, 0);
     }
     __syncwarp();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) invert_lower(inverse(half), lane, kk_lower[half]);
+    invert_lowers(lane, kk_lower);
     __syncwarp();
+  }
+
+  // As invert_lower(), both halves' side by side, that neither waits for the other's.
+  KDA_DEVICE void invert_lowers(const tile::Lane& lane, const u32 (&kk)[2]) const {
+    const tile::Place<Inverse> at = inverse(0).place(lane.g, 2 * lane.t);
+    u32 first[2], second[2];
+    float c[2][4] = {};
+    float d[2][4] = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      first[i] = ptx::ld_shared_u32(at.at(0, 0) + i * Inverse::bytes);
+      second[i] = ptx::ld_shared_u32(at.at(8, 8) + i * Inverse::bytes);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) first[i] = ptx::movmatrix_trans(first[i]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) ptx::mma_m16n8k8_f16(c[i], first[i], 0, kk[i]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      ptx::mma_m16n8k8_f16(d[i], F16::pack(c[i][0], c[i][1]), 0, second[i]);
+    }
+    constexpr float minus = -1 / strength_scale;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      ptx::st_shared_u32(at.at(8, 0) + i * Inverse::bytes,
+                         ptx::movmatrix_trans(F16::pack(minus * d[i][0], minus * d[i][1])));
+    }
   }
 
   // Address of this lane's row of a half's inverse: across() for its transpose as an A operand (or
@@ -200,9 +232,7 @@ struct Solve : Rows {
 
   // Aq[i, m] = beta_m sum_j qk[i, j] M[j, m]; one warp.
   KDA_DEVICE void write_aq(const Queries& q, uint4 m, u32 down) const {
-    const auto block = [&](u32 row, u32 column) {
-      return address() + image.aq + Square::at(row + own % 16, column + own / 16 * 8);
-    };
+    const tile::Place<Square> block{address() + image.aq + Square::at(own % 16, own / 16 * 8)};
     u32 first[4];
     u32 second[4];
     ptx::ldmatrix_x4_trans(first, along(0));
@@ -218,9 +248,9 @@ struct Solve : Rows {
     multiply_f16(lower_block, a[2], first);
     multiply_f16(diagonal, a[1], second);
     multiply_f16(lower_block, a[1], lower);
-    store_rounded(block(0, 0), upper_block, down);
-    store_rounded(block(16, 16), diagonal, down);
-    store_rounded(block(16, 0), lower_block, down);
+    store_rounded(block.at(0, 0), upper_block, down);
+    store_rounded(block.at(16, 16), diagonal, down);
+    store_rounded(block.at(16, 0), lower_block, down);
   }
 };
 
