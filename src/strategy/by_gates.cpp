@@ -36,7 +36,7 @@ using compose::Run;
 // segments, up to 10 before chains beside prepare, 10 to 20 where those are shorter than 8192
 // tokens (tools/results/log/by_gates.md).
 double look_microseconds(const Problem& problem, int otherwise) {
-  if (otherwise == 3) return 6.0;
+  if (otherwise == 3) return 7.0;
   return mean_length(problem) < 8192 ? 20.0 : 12.0;
 }
 

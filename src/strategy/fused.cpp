@@ -252,14 +252,14 @@ double checkpoints_microseconds(const Problem& problem, const Tuning& tuning, do
 
 // Microseconds of a pair: a chunk of K = 128, and what a part takes beside its chunks, its state in
 // and out.  busy: the share of the pairs that have a part; the clock falls as they are more.
-// Measured on an H200: by teams 4, 32 and 64 heads of 8192 tokens take 275, 279 and 301 to 311 us,
-// 64 of 8 x 1024 314 to 321, 16 of 32 x 64 tokens 52; by three groups 64 heads took 314 and 350,
-// not by slabs some 372 and 417.
+// Measured on an H200: by teams 64 heads of 8192 tokens take 269 to 297 us, 64 of 8 x 1024 306 to
+// 323, 16 of 32 x 64 tokens 51 (4 and 32 heads took 91 and 92% of what 64 did); by three groups 64
+// heads took 314 and 350, not by slabs some 372 and 417.
 struct Costs {
   double step, part;
 };
 Costs costs_of(const Problem& problem, const Tuning& tuning, double busy) {
-  if (abi::fused::by_teams(tuning.groups)) return {.step = 1.02 + 0.1 * busy * busy, .part = 2.8};
+  if (abi::fused::by_teams(tuning.groups)) return {.step = 0.96 + 0.1 * busy * busy, .part = 2.8};
   const double slower = tuning.groups == 3 ? 0.0 : 0.14;
   return {.step = (makes_slabs(problem) ? 1.18 : 1.45) + slower, .part = 4.0};
 }
@@ -273,7 +273,7 @@ double decodes_beside(double busy, int short_by) {
 }
 
 // A pair's parts.  Where they leave some pair with far more than others they are cut, and a chunk
-// takes longer (96 heads, by teams 423 to 458 us; not by slabs 555, uncut 733;
+// takes longer (96 heads, by teams 403 to 431 us; not by slabs 555, uncut 733;
 // sm90/fused/stream.cuh).
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {

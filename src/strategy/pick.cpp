@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -162,6 +163,12 @@ bool is_promising(const Problem& problem, const device::Device& device,
          slack * best;
 }
 
+// Why one that was asked for by name does not serve, which says that name already.
+std::string_view without_name(std::string_view why, const std::string& name) {
+  const std::string own = fmt::format("strategy {}: ", name);
+  return why.starts_with(own) ? why.substr(own.size()) : why;
+}
+
 }  // namespace
 
 Result<Pick> pick(const Problem& problem, const device::Device& device, const std::string& name,
@@ -176,16 +183,20 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
   std::vector<Candidate> candidates;
   std::vector<std::string> refusals;
   std::vector<Unfit> unfit;
+  const auto refuse = [&](const Strategy* strategy, const Status& why) {
+    refusals.push_back(name.empty() ? fmt::format("{} ({})", strategy->name, why.message())
+                                    : std::string(without_name(why.message(), name)));
+  };
   for (const Strategy* strategy : *strategies) {
     if (const Status status = strategy->applicable(problem, device); !status) {
-      refusals.push_back(fmt::format("{} ({})", strategy->name, status.message()));
+      refuse(strategy, status);
       continue;
     }
     const bool first = strategy == preferred.strategy;
     Result<Values> tuning = tunable::parse(
         words, strategy->space(), first ? preferred.tuning : strategy->defaults(problem, device));
     if (!tuning) {
-      refusals.push_back(fmt::format("{} ({})", strategy->name, tuning.status().message()));
+      refuse(strategy, tuning.status());
       unfit.push_back({strategy, tuning.status()});
       continue;
     }
@@ -207,8 +218,7 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
     }
     Result<Composed> composed = compose_nearest(problem, device, candidate, words);
     if (!composed) {
-      refusals.push_back(
-          fmt::format("{} ({})", candidate.strategy->name, composed.status().message()));
+      refuse(candidate.strategy, composed.status());
       continue;
     }
     const bool as_given = candidate.preferred && composed->tuning == preferred.tuning;

@@ -43,7 +43,8 @@ TEST_CASE("of a tuning for one strategy it is that which complains", "[strategy]
   CHECK_THAT(refusal("lanes=4", "chunk"), test::contains("no tunable 'lanes'; there are chunk"));
 }
 
-// The bug: of a strategy that the caller had named, "no strategy serves this problem".
+// The bug: of a strategy that the caller had named, "no strategy serves this problem"; then its
+// name three times, "strategy fused does not serve ...: fused (strategy fused: it needs ...)".
 TEST_CASE("a named strategy that does not serve a problem is not all of them", "[strategy]") {
   const Problem problem = test::problem_in_words("T=8192 H=64");
   const auto l40s = device::parse("l40s");
@@ -52,7 +53,7 @@ TEST_CASE("a named strategy that does not serve a problem is not all of them", "
   CHECK(named.code() == Code::unsupported);
   INFO(named.message());
   CHECK(named.message().starts_with("strategy fused does not serve this problem on " + l40s->name +
-                                    ": fused (strategy fused: "));
+                                    ": it needs "));
   CHECK(strategy::pick(problem, *l40s, "", ""));
 
   const auto none =

@@ -41,10 +41,12 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
       app.add_subcommand("wisdom", "What was measured: list it, carry it elsewhere, check it.");
   wisdom->footer(std::string("\n") + kWisdomExamples);
   wisdom->require_subcommand(1);
+  const auto add_apart = [&](const char* name, const char* about, Command command, Prints prints) {
+    return add_command(*wisdom, name, about, kWisdomExamples, request, command, chosen, prints);
+  };
   const auto add = [&](const char* name, const char* about, Command command,
                        Prints prints = Prints::rows) {
-    CLI::App* sub =
-        add_command(*wisdom, name, about, kWisdomExamples, request, command, chosen, prints);
+    CLI::App* sub = add_apart(name, about, command, prints);
     sub->add_option("--wisdom-dir", request.wisdom_dir, "measurements; default: as the library")
         ->type_name("DIR");
     return sub;
@@ -68,8 +70,8 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
   add_configuration(*sub, request);
   add_own(add("export", "Its records as JSON lines.", wisdom_export, Prints::lines));
   add_files(add("import", "Takes records in; of two answers the newer stays.", wisdom_import));
-  add_files(add("merge", "Several files into one, on stdout; nothing is kept.", wisdom_merge,
-                Prints::lines));
+  add_files(add_apart("merge", "Several files into one, on stdout; nothing is kept.", wisdom_merge,
+                      Prints::lines));
   add("verify", "Reads every file of the user's directory.", wisdom_verify);
   sub = add("prune", "Removes records from the user's directory.", wisdom_prune);
   sub->add_flag("--stale", request.prune.stale, "of other templates or compilers than now");

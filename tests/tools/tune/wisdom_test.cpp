@@ -155,6 +155,14 @@ TEST_CASE("explain says why what it expects less of is not chosen", "[tools]") {
   CHECK(sooner > 0);
 }
 
+// The bug: merge offered --wisdom-dir, and kept nothing there.
+TEST_CASE("merge, which keeps nothing, takes no directory", "[tools]") {
+  const test::Scratch scratch;
+  std::ofstream(scratch / "none.jsonl").close();
+  CHECK(run({"wisdom", "merge", scratch / "none.jsonl"}).code == 0);
+  CHECK(run({"wisdom", "merge", scratch / "none.jsonl", "--wisdom-dir", scratch / "w"}).code == 2);
+}
+
 // The bug: export and merge took -o csv, and wrote JSON lines.
 TEST_CASE("export and merge, which write JSON lines, offer no format", "[tools]") {
   const test::Scratch scratch;
