@@ -83,7 +83,9 @@ class ByTeam : teams::Solve {
         [&](int half) {
           load(pair).wait(half);
           if (half == 0 && !carried) {  // where the team need not meet before
-            has_started = ptx::mbarrier_test(pair.taken(number), round ^ 1);
+            // One answer for the warp, which start() elects of.
+            has_started =
+                __all_sync(0xffffffffU, ptx::mbarrier_test(pair.taken(number), round ^ 1)) != 0;
             if (has_started) load(pair).start(raw(1), args.raw, here, 1);
           }
           load(pair).finish(raw(half), here.rows, half);
