@@ -163,10 +163,11 @@ bool is_promising(const Problem& problem, const device::Device& device,
          slack * best;
 }
 
-// Why one that was asked for by name does not serve, which says that name already.
-std::string_view without_name(std::string_view why, const std::string& name) {
-  const std::string own = fmt::format("strategy {}: ", name);
-  return why.starts_with(own) ? why.substr(own.size()) : why;
+// Why one does not serve, where its name has been said already.
+std::string_view without_name(const Status& why, const Strategy& strategy) {
+  const std::string_view message = why.message();
+  const std::string own = fmt::format("strategy {}: ", strategy.name);
+  return message.starts_with(own) ? message.substr(own.size()) : message;
 }
 
 }  // namespace
@@ -184,8 +185,9 @@ Result<Pick> pick(const Problem& problem, const device::Device& device, const st
   std::vector<std::string> refusals;
   std::vector<Unfit> unfit;
   const auto refuse = [&](const Strategy* strategy, const Status& why) {
-    refusals.push_back(name.empty() ? fmt::format("{} ({})", strategy->name, why.message())
-                                    : std::string(without_name(why.message(), name)));
+    const std::string_view message = without_name(why, *strategy);
+    refusals.push_back(name.empty() ? fmt::format("{} ({})", strategy->name, message)
+                                    : std::string(message));
   };
   for (const Strategy* strategy : *strategies) {
     if (const Status status = strategy->applicable(problem, device); !status) {

@@ -59,4 +59,5 @@ TEST_CASE("a named strategy that does not serve a problem is not all of them", "
   const auto none =
       strategy::pick(test::problem_in_words("T=8192 H=64 V=8192 wy=64 h0=0 ht=0"), *l40s, "", "");
   CHECK(none.status().message().starts_with("no strategy serves this problem on "));
+  CHECK_THAT(none.status().message(), test::contains("; fused (it needs "));
 }
