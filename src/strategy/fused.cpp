@@ -252,8 +252,8 @@ double checkpoints_microseconds(const Problem& problem, const Tuning& tuning, do
 
 // Microseconds of a pair: a chunk of K = 128, and what a part takes beside its chunks, its state in
 // and out.  busy: the share of the pairs that have a part; the clock falls as they are more.
-// Measured on an H200: by teams 64 heads of 8192 tokens take 269 to 297 us, 64 of 8 x 1024 306 to
-// 323, 16 of 32 x 64 tokens 51 (4 and 32 heads took 91 and 92% of what 64 did); by three groups 64
+// Measured on an H200: by teams 64 heads of 8192 tokens take 269 to 300 us, 64 of 8 x 1024 301 to
+// 328, 16 of 32 x 64 tokens 51 (4 and 32 heads took 91 and 92% of what 64 did); by three groups 64
 // heads took 314 and 350, not by slabs some 372 and 417.
 struct Costs {
   double step, part;

@@ -1,11 +1,11 @@
 // Rows of v and o of the block's 64 V columns.  Beside teams there are three places that chunks
 // take in turn: v comes to one two chunks ahead, o is left there in its stead and goes a chunk
-// later.  Beside groups v comes a chunk ahead, and o leaves from a place of
-// its own.  Chunks go by the copy engine, of which one thread or two take care.  In packs another
-// sequence's tokens follow the last ones: they come with these and are blanked, and o goes by hand.
-// What the engine does not take at all goes by hand, element by element.  Rows of 128 bytes, their
-// 16-byte units exchanged by the row as the engine does it, so that transposed reads of a column of
-// units meet every bank.
+// later.  Beside groups v comes a chunk ahead, and o leaves from a place of its own.  Chunks go by
+// the copy engine, of which one thread or two take care.  In packs another sequence's tokens follow
+// the last ones: they come with these and are blanked, and o goes by hand.  What the engine does
+// not take at all goes by hand, element by element.  Rows of 128 bytes, their 16-byte units
+// exchanged by the row as the engine does it, so that transposed reads of a column of units meet
+// every bank.
 #pragma once
 
 #include "abi/tensors.h"
