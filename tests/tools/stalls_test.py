@@ -53,6 +53,17 @@ class Stalls(unittest.TestCase):
             said(rows=["0x0,NOP,0,4,0,0,0"])
         self.assertIn("SourceCounters", err.getvalue())
 
+    # The bug: a traceback of another page of a profile, or of a file that ncu had left empty.
+    def test_what_is_no_such_table_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "details.csv"
+            for text in ("", '"ID","Metric Name"\n0,Duration\n'):
+                path.write_text(text)
+                with contextlib.redirect_stderr(io.StringIO()) as err:
+                    with self.assertRaises(SystemExit):
+                        stalls.main([str(path)])
+                self.assertIn("--page source", err.getvalue())
+
 
 if __name__ == "__main__":
     unittest.main()

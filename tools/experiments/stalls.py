@@ -30,10 +30,10 @@ class Instruction:
 
 
 def read(path):
-    """The first kernel's instructions."""
+    """The first kernel's instructions; none of a file that is no such table."""
     with open(path, encoding="utf-8", newline="") as file:
         rows = iter(csv.reader(file))
-        names = next(row for row in rows if "Source" in row)
+        names = next((row for row in rows if {"Source", "# Samples"} <= set(row)), [])
         instructions = []
         for row in rows:
             if len(row) != len(names):  # the next kernel's name
@@ -90,7 +90,7 @@ def main(arguments=None):
     given = parser.parse_args(arguments)
     instructions = read(given.csv)
     if not any(each.samples for each in instructions):
-        parser.error(f"{given.csv}: no samples; want --section SourceCounters")
+        parser.error(f"{given.csv}: no samples; want --section SourceCounters and --page source")
     if given.lines:
         lines = lines_of_instructions(instructions, *given.lines)
     else:
