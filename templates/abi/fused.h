@@ -77,7 +77,7 @@ struct Layout {
   int notes;  // of teams
   int bytes;
 };
-constexpr int barrier_bytes = 184;
+constexpr int barrier_bytes(bool teams) { return teams ? 248 : 184; }
 constexpr int memory_bytes = 128;  // what a group remembers, behind its scratch
 constexpr int notes_bytes = 256;   // the same of a team, and beta
 constexpr int step_bytes = 16;
@@ -105,8 +105,8 @@ constexpr Layout layout(const Shape& shape, int groups) {
   l.slots = keeps ? left : room;
   if (l.slots > 4) l.slots = 4;
   const int rest = l.arriving + (l.slots - 1) * l.slot + image;
-  l.barriers = teams ? rest : l.arriving - barrier_bytes;
-  l.steps = teams ? (rest + barrier_bytes + step_bytes - 1) / step_bytes * step_bytes : rest;
+  l.barriers = teams ? rest : l.arriving - barrier_bytes(teams);
+  l.steps = teams ? (rest + barrier_bytes(teams) + step_bytes - 1) / step_bytes * step_bytes : rest;
   l.values = l.arriving + l.slots * l.slot;
   l.bytes = l.values + values;
   if (keeps) {
@@ -130,7 +130,7 @@ constexpr bool fits(const Shape& shape, int groups) {
                        ? tasks_bytes(shape)
                        : factors::group_bytes(shape, 2) - factors::buffer_bytes(shape, 2) -
                              factors::scratch_bytes(shape) - memory_bytes;
-  return room >= barrier_bytes && l.slots >= 2 &&
+  return room >= barrier_bytes(by_teams(groups)) && l.slots >= 2 &&
          l.steps + steps(l, groups) * step_bytes <= l.values;
 }
 

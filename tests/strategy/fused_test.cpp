@@ -108,6 +108,19 @@ std::vector<Trial> many_parts() {
   return out;
 }
 
+// Packs in which a pair has several pieces, not cut: of 16 chunks, after which a team reads what
+// the walk has noted of the next one, and of one more and one fewer; before pieces of as many, of
+// fewer than the teams, of none, and behind the line's end.
+std::vector<Trial> noted_pieces() {
+  std::vector<Trial> out;
+  for (const char* words : {"K=128 V=128 H=33 HV=33 varlen=1", "K=64 V=128 H=33 HV=33 varlen=1"}) {
+    out.push_back(trial(words, {300, 511, 33, 512, 640, 0, 700, 600, 1, 20, 520, 545}));
+    out.push_back(trial(words, {512, 544, 40, 0, 513, 600}));
+  }
+  out.push_back(trial("K=128 V=256 H=11 HV=11 varlen=1 h0=0", {0, 33, 512, 512, 100, 3, 520, 530}));
+  return out;
+}
+
 // Groups of a pair on different ways to build scores, too.
 std::vector<Trial> gates() {
   std::vector<Trial> out;
@@ -453,16 +466,17 @@ TEST_CASE("nothing overlaps in a block's memory", "[strategy]") {
       INFO(words << ", groups=" << groups);
       CHECK(abi::fused::fits(shape, groups));
       const int image = abi::chunk::image(shape, abi::factors::chunk).bytes;
+      const int barriers = abi::fused::barrier_bytes(abi::fused::by_teams(groups));
       std::vector<Area> areas;
       for (int group = 0; group < groups; ++group) {
         // But for what the barriers have of the last one, where teams have none.
         const bool shares = group == groups - 1 && !abi::fused::by_teams(groups);
-        areas.push_back({group * at.group, at.group - (shares ? abi::fused::barrier_bytes : 0)});
+        areas.push_back({group * at.group, at.group - (shares ? barriers : 0)});
       }
       for (int slot = 0; slot < at.slots; ++slot)
         areas.push_back({at.arriving + slot * at.slot, image});
       areas.push_back({at.arriving + image, abi::fused::tasks_bytes(shape)});
-      areas.push_back({at.barriers, abi::fused::barrier_bytes});
+      areas.push_back({at.barriers, barriers});
       const int rows = abi::factors::chunk * abi::fused::columns * 2;
       areas.push_back({at.steps, abi::fused::steps(at, groups) * abi::fused::step_bytes});
       areas.push_back({at.values, (abi::fused::by_teams(groups) ? at.places : 2) * rows});
@@ -533,6 +547,11 @@ TEST_CASE("fused, sequences of every length", "[gpu][fused]") {
 
 TEST_CASE("fused, parts cut between pairs", "[gpu][fused]") {
   check_on_device("fused parts", many_parts(), all_groups());
+}
+
+TEST_CASE("fused, pieces that the walk has noted", "[gpu][fused]") {
+  check_on_device("fused noted pieces", noted_pieces(),
+                  {{"fused", "groups=4"}, {"fused", "groups=4 short_tokens=8"}});
 }
 
 TEST_CASE("fused under every gate", "[gpu][fused]") {

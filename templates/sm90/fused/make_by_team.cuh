@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sm90/fused/maker.cuh"
+#include "sm90/fused/task.cuh"
 #include "sm90/teams/solve.cuh"
 
 namespace kda::fused {
@@ -57,6 +58,14 @@ class ByTeam : teams::Solve {
   }
 
  private:
+  // The walk notes the next piece before it takes this one's first chunk.  In a piece of so many
+  // chunks the team has waited, when it looks for one past the end, until the walk had taken one.
+  static constexpr int noted_from = 2 * abi::fused::blocks * groups;
+  KDA_DEVICE const Task& noted(int piece) const {
+    const char* const tasks = memory - number * teams::team_bytes + Pair::tasks;
+    return reinterpret_cast<const Task*>(tasks)[Task::place(piece, 0)];
+  }
+
   KDA_DEVICE u32 channel() const { return warp * teams::wide + own / 4; }
   KDA_DEVICE teams::Load load(const Pair& pair) const { return {*this, pair.landed(number)}; }
 
@@ -70,7 +79,8 @@ class ByTeam : teams::Solve {
     const Place& here = memory.places[round];
     Place& next = memory.places[round ^ 1];
     teams::Scores scores;
-    ptx::mbarrier_wait(pair.made(number), round ^ 1);  // both have done with the chunk before
+    // Both have done with the chunk before.
+    ptx::mbarrier_wait(pair.made(number) + Pair::to_writers, round ^ 1);
     if (!args.raw.present) [[unlikely]] {
       if constexpr (carried) meet();
       load(pair).by_hand(raw(0), in, here, 0);
@@ -99,10 +109,11 @@ class ByTeam : teams::Solve {
     forget();
     slabs::Beta next_beta = 0;  // when nobody reads this one's any more
     make_writers(
-        scores, in.scale,
+        scores, in.scale, [&] { ptx::mbarrier_arrive(pair.made(number)); },
         [&] {
-          const Place place =
-              Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
+          const Place place = Stream::advance<noted_from>(
+              memory.stream, in, line, abi::fused::blocks * groups, here, next,
+              [&](int piece) -> const Task& { return noted(piece); });
           next_beta = slabs::load_beta(own, in, place);
           // Last, as it may have to wait.
           if (ptx::elect()) pair.push_rows(number, memory.number, round);
@@ -114,7 +125,7 @@ class ByTeam : teams::Solve {
             gate.load(own, channel(), in, next.head);
           load(pair).start(raw(0), args.raw, next, 0);
         });
-    ptx::mbarrier_arrive(pair.made(number));
+    ptx::mbarrier_arrive(pair.made(number) + Pair::to_writers);
     if (warp == 0) {  // the other goes on
       if (ptx::elect()) {
         pair.push_writers(number, memory.number, round);

@@ -55,7 +55,7 @@ struct Maker : Steps {
     Place& next = memory.places[round ^ 1];
     const auto meanwhile = [&] {
       if (role() == 2) {
-        Stream::advance(memory.stream, in, line, abi::fused::blocks * groups, here, next);
+        Stream::advance<0>(memory.stream, in, line, abi::fused::blocks * groups, here, next, 0);
         fetch(next);
         prefetch_tile(in, next);
       }

@@ -19,6 +19,9 @@ constexpr abi::fused::Layout layout = abi::fused::layout(shape, groups);
 constexpr int group_bytes = layout.group;
 constexpr int group_threads = abi::fused::group_threads(groups);
 constexpr bool by_teams = abi::fused::by_teams(groups);
+// By teams it is told twice that factors are there: of Kd, Qd and the decay, by which a step
+// begins, and of Ak and Aq, which write.
+constexpr int tellings = by_teams ? 2 : 1;
 static_assert(abi::fused::fits(shape, groups), "barriers and steps need room that others leave");
 static_assert(layout.kept % abi::state_box::align == 0);
 
@@ -26,7 +29,7 @@ static_assert(layout.kept % abi::state_box::align == 0);
 // found once for some chunks, and the others' are the same again.
 struct alignas(16) Step {
   u32 data;   // shared address of the factors
-  u32 ready;  // barrier: they are there
+  u32 ready;  // barrier: they are there, by teams the first of them
   u32 taken;  // barrier of who made them: they have been taken; the other block's as mapped
   u32 state;  // phase of `ready`, and `own` where this block has made them
 
@@ -52,12 +55,14 @@ struct Pair {
 
   // A group's factors are there; all who walk, here and there, have done with them; the other
   // block's are in a slot.
-  KDA_DEVICE u32 made(int group) const { return memory + layout.barriers + group * 8; }
-  KDA_DEVICE u32 taken(int group) const { return made(groups + group); }
-  KDA_DEVICE u32 arrived(int number) const { return made(2 * groups + number); }
+  KDA_DEVICE u32 made(int group) const { return at(group); }
+  KDA_DEVICE u32 arrived(int number) const { return at(groups + number); }
+  KDA_DEVICE u32 taken(int group) const { return at(tellings * (groups + layout.slots) + group); }
+  // From the barrier of a team's rows, or of the slot that they come to, to that of its writers.
+  static constexpr u32 to_writers = by_teams ? (groups + layout.slots) * 8 : 0;
   // A chunk's v is there; all warps that walk have read it, and left their part of o; o's place is
   // free again.
-  KDA_DEVICE u32 brought(int place) const { return made(2 * groups + layout.slots + place); }
+  KDA_DEVICE u32 brought(int place) const { return taken(groups + place); }
   KDA_DEVICE u32 read() const { return brought(layout.places); }
   KDA_DEVICE u32 left() const { return read() + 8; }
   KDA_DEVICE u32 free() const { return read() + 16; }
@@ -70,7 +75,8 @@ struct Pair {
   // A word behind the barriers: whether parts are cut (stream.cuh); or, where states are carried,
   // of how many of a segment's first chunks factors are kept.
   KDA_DEVICE u32 decision() const { return landed(groups); }
-  static_assert((3 * groups + layout.slots + layout.places + 4) * 8 <= abi::fused::barrier_bytes);
+  static_assert(((2 + tellings) * groups + tellings * layout.slots + layout.places + 4) * 8 <=
+                abi::fused::barrier_bytes(by_teams));
 
   // Where v comes to, and o where it has no place of its own.
   static constexpr bool in_place = layout.places > 1;
@@ -91,10 +97,12 @@ struct Pair {
     for (int i = 0; i < groups; ++i) {
       ptx::mbarrier_init(made(i), group_threads);
       ptx::mbarrier_init(taken(i), takers);
+      if (by_teams) ptx::mbarrier_init(made(i) + to_writers, group_threads);
       ptx::mbarrier_init(landed(i), group_threads / 32);  // a warp each (start() of both Loads)
     }
     for (int i = 0; i < layout.slots; ++i) {
       ptx::mbarrier_init(arrived(i), 1);
+      if (by_teams) ptx::mbarrier_init(arrived(i) + to_writers, 1);
     }
     for (int i = 0; i < layout.places; ++i) ptx::mbarrier_init(brought(i), 1);
     ptx::mbarrier_init(read(), warps);
@@ -134,31 +142,43 @@ struct Pair {
     ptx::bulk_push(ptx::map_to(this->slot(slot), other), image(group), kda::image.bytes, barrier);
   }
 
-  // The same in two parts: Kd and Qd as soon as these are there, and the rest.
+  // The same in two parts: Kd, Qd and the decay as soon as these are there, and the rest.
   KDA_DEVICE void push_rows(int group, u32 number, u32 round) const {
     wait_for_slot(group, round);
-    const u32 other = rank() ^ 1;
-    const int slot = static_cast<int>(number % layout.slots);
-    const u32 barrier = ptx::map_to(arrived(slot), other);
-    ptx::mbarrier_arrive_expecting_remote(barrier, kda::image.bytes);
-    const u32 to = ptx::map_to(this->slot(slot), other);
-    const u32 from = image(group);
-    ptx::bulk_push(to + kda::image.kd, from + kda::image.kd, Factor::bytes, barrier);
-    ptx::bulk_push(to + kda::image.qd, from + kda::image.qd, Factor::bytes, barrier);
+    const Push push(*this, group, number, 0,
+                    2 * Factor::bytes + kda::image.bytes - kda::image.decay);
+    push.send(kda::image.kd, Factor::bytes);
+    push.send(kda::image.qd, Factor::bytes);
+    push.send(kda::image.decay, kda::image.bytes - kda::image.decay);
   }
   KDA_DEVICE void push_writers(int group, u32 number, u32 round) const {
-    ptx::mbarrier_wait(made(group), round);
-    const u32 other = rank() ^ 1;
-    const int slot = static_cast<int>(number % layout.slots);
-    const u32 barrier = ptx::map_to(arrived(slot), other);
-    const u32 to = ptx::map_to(this->slot(slot), other);
-    const u32 from = image(group);
-    ptx::bulk_push(to + kda::image.ak, from + kda::image.ak, kda::image.bytes - kda::image.ak,
-                   barrier);
-    ptx::bulk_push(to + kda::image.aq, from + kda::image.aq, Square::bytes, barrier);
+    ptx::mbarrier_wait(made(group) + to_writers, round);
+    const Push push(*this, group, number, to_writers,
+                    kda::image.decay - kda::image.ak + Square::bytes);
+    push.send(kda::image.ak, kda::image.decay - kda::image.ak);
+    push.send(kda::image.aq, Square::bytes);
   }
 
  private:
+  KDA_DEVICE u32 at(int number) const { return memory + layout.barriers + number * 8; }
+
+  // Pieces of an image on their way to the other block.
+  struct Push {
+    u32 from, to, barrier;
+
+    KDA_DEVICE Push(const Pair& pair, int group, u32 number, u32 to_barrier, u32 bytes)
+        : from(pair.image(group)) {
+      const u32 other = rank() ^ 1;
+      const int slot = static_cast<int>(number % layout.slots);
+      barrier = ptx::map_to(pair.arrived(slot) + to_barrier, other);
+      to = ptx::map_to(pair.slot(slot), other);
+      ptx::mbarrier_arrive_expecting_remote(barrier, bytes);
+    }
+    KDA_DEVICE void send(int at, u32 bytes) const {
+      ptx::bulk_push(to + at, from + at, bytes, barrier);
+    }
+  };
+
   KDA_DEVICE void wait_for_slot(int group, u32 round) const {
     if constexpr (layout.slots < groups) {
       const bool of_last_round = group < layout.slots;

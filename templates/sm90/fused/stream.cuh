@@ -331,15 +331,25 @@ struct Stream {
     enter({0, at, 0}, memory, in, line, 0, next);
   }
 
-  // Leaves the next place, and returns it: no lane has to read what the first one writes.
+  // Leaves the next place, and returns it: no lane has to read what the first one writes.  task: of
+  // a piece by its number, as it has been noted if it comes after one of at least noted_from
+  // chunks.
+  template <int noted_from, class TaskOf>
   KDA_DEVICE static Place advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
-                                  const Place& here, Place& next) {
+                                  const Place& here, Place& next, const TaskOf& task) {
     Stream stream = memory;
     stream.c += step;
     const int chunks = stream.chunks();
     if (stream.c >= chunks) [[unlikely]] {
       stream.c -= chunks;
       ++stream.number;
+      if constexpr (noted_from > 0) {
+        Place place;
+        if (chunks >= noted_from && stream.take(task(stream.number), place)) {
+          write(stream, memory, place, next);
+          return place;
+        }
+      }
       return enter(stream, memory, in, line, here.n, next);
     }
     Place place = here;  // of the same piece
@@ -350,6 +360,20 @@ struct Stream {
   }
 
  private:
+  // The place in a piece that has been noted, if it has so many chunks.
+  template <class Task>
+  KDA_DEVICE bool take(const Task& task, Place& place) {
+    if (!task.exists) {
+      place = Place{};
+      return true;
+    }
+    if (c >= task.chunks) return false;
+    length = static_cast<u32>(task.chunks) | static_cast<u32>(task.rest) << 26;
+    place = {c + 1 == task.chunks ? task.rest : chunk, task.head, task.token + c * chunk,
+             shape.varlen && !leaves_short ? 0 : task.n};
+    return true;
+  }
+
   // A later piece's, from the stream's number on, so many chunks from that one's first.  before:
   // the sequence of the piece before.
   KDA_DEVICE static Place enter(Stream stream, Stream& memory, const abi::Inputs& in,

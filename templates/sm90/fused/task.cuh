@@ -32,6 +32,11 @@ struct Task {
   bool padding;       // of a sequence of which nothing is written, but perhaps zeros; or, where
                       // there are segments, whether it begins with a lead
 
+  // Where a warp that walks notes it, among all notes: of two pieces.
+  static KDA_DEVICE int place(int number, int warp) {
+    return number % 2 * static_cast<int>(Pair::warps) + warp;
+  }
+
   // Piece `number` of the line, given the sequence of the one before; a whole warp asks.
   static KDA_DEVICE Task of(const abi::Inputs& in, const abi::Outputs& out, const Line& line,
                             int number, int before) {

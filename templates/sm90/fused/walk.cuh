@@ -69,9 +69,7 @@ class Walk {
 
  private:
   // The warp's notes of a piece; those of the next one are kept beside them.
-  KDA_DEVICE Task& task(int number) const {
-    return tasks_[number % 2 * Pair::warps + thread_ / 32];
-  }
+  KDA_DEVICE Task& task(int number) const { return tasks_[Task::place(number, thread_ / 32)]; }
 
   KDA_DEVICE void note(const Line& line, int number) const {
     int before = 0;
@@ -114,7 +112,7 @@ class Walk {
     u32 at = at_;
 #pragma unroll 1
     for (int i = 0; i < weighed; ++i) {
-      ptx::mbarrier_wait(step.ready, step.state % 2);
+      wait_for_writers(step);  // which come last
       const auto lane = static_cast<u32>(thread_) % 32;
       const float share = share_of_transition(step.data, static_cast<u32>(thread_) / 32, lane);
       if (lane == 0) shares()[i * 4 + thread_ / 32] = share;
@@ -308,6 +306,7 @@ class Walk {
     wg::read_state<Chain>(o, chunk.s_operand, data + image.qd);
     ptx::wgmma_commit();
     rows_.pass();  // while R is on its way
+    if constexpr (by_teams) wait_for_writers(next_);
     ptx::wgmma_wait<1>();
     wg::hold(r);
     wg::pack(r_operand, r, tile::Scale<type>());
@@ -335,6 +334,11 @@ class Walk {
     wg::leave_outputs<Chain>(rows_.outputs() + own_rows(), o,
                              tune.slabs != 0 ? 1.0F : args_.in.scale);
     rows_.next(thread_);
+  }
+
+  // Until a chunk's Ak and Aq are there, by groups all of its image.
+  static KDA_DEVICE void wait_for_writers(const Step& step) {
+    ptx::mbarrier_wait(step.ready + Pair::to_writers, step.state % 2);
   }
 
   // This lane's place among a chunk's rows, of v read and o written transposed.

@@ -18,11 +18,12 @@ struct Solve : Rows {
   // f16 A operands: q k of the first half, the second, and the block below.
   using Queries = uint4[3];
 
-  // Of a chunk whose rows are made: Ak in place of Kr, and Aq.  One warp solves; the other one does
-  // something else meanwhile; then both after_solve, when raw rows of the first half may come.
-  template <class Meanwhile, class AfterSolve>
-  KDA_DEVICE void make_writers(const Scores& scores, float scale, const Meanwhile& meanwhile,
-                               const AfterSolve& after_solve) const {
+  // Of a chunk whose rows are made, as have_rows() says once they may be read: Ak in place of Kr,
+  // and Aq.  One warp solves; the other one does something else meanwhile; then both after_solve,
+  // when raw rows of the first half may come.
+  template <class HaveRows, class Meanwhile, class AfterSolve>
+  KDA_DEVICE void make_writers(const Scores& scores, float scale, const HaveRows& have_rows,
+                               const Meanwhile& meanwhile, const AfterSolve& after_solve) const {
     if (warp == 0) {
       send(
           scratch().qk, scores.qk_below, [&](int half) { return scores.qk_left(half); },
@@ -32,7 +33,8 @@ struct Solve : Rows {
           scratch().kk, scores.kk_below, [&](int half) { return scores.kk_left(half); },
           [&](int half) { return scores.kk_right(half); });
     }
-    ptx::fence_async_proxy();  // rows may be taken from now on
+    ptx::fence_async_proxy();
+    have_rows();
     meet();
     Queries q;
     uint4 lower;
