@@ -9,6 +9,13 @@ KDA_DEVICE void cp_async_16(u32 shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 
+// policy: of ptx/l2_policy.cuh.
+KDA_DEVICE void cp_async_16(u32 shared, const void* global, u64 policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared),
+               "l"(global), "l"(policy)
+               : "memory");
+}
+
 // Zeros instead where not `there`; then `global` is not read.
 KDA_DEVICE void cp_async_16_or_zero(u32 shared, const void* global, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),

@@ -21,6 +21,17 @@ KDA_DEVICE void tensor_load(u32 shared, const abi::TensorMap& map, Corner at, u3
       : "memory");
 }
 
+// policy: of ptx/l2_policy.cuh.
+KDA_DEVICE void tensor_load(u32 shared, const abi::TensorMap& map, Corner at, u32 barrier,
+                            u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(shared),
+      "l"(&map), "n"(0), "r"(at.token), "r"(at.slab), "r"(at.head), "r"(at.n), "r"(barrier),
+      "l"(policy)
+      : "memory");
+}
+
 // The box into the L2.
 KDA_DEVICE void tensor_prefetch(const abi::TensorMap& map, Corner at) {
   asm volatile(
@@ -40,6 +51,13 @@ KDA_DEVICE void tensor_store(const abi::TensorMap& map, const int (&at)[5], u32 
 }
 KDA_DEVICE void tensor_store(const abi::TensorMap& map, Corner at, u32 shared) {
   tensor_store(map, {0, at.token, at.slab, at.head, at.n}, shared);
+}
+KDA_DEVICE void tensor_store(const abi::TensorMap& map, Corner at, u32 shared, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%1, %2, "
+      "%3, %4, %5}], [%6], %7;" ::"l"(&map),
+      "n"(0), "r"(at.token), "r"(at.slab), "r"(at.head), "r"(at.n), "r"(shared), "l"(policy)
+      : "memory");
 }
 
 }  // namespace kda::ptx

@@ -8,6 +8,7 @@
 #include "base/tensor.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
+#include "ptx/l2_policy.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
@@ -254,7 +255,12 @@ class EngineRows {
     ptx::mbarrier_arrive_expecting(barrier, panels * Values::panel_bytes);
 #pragma unroll
     for (int i = 0; i < panels; ++i) {
-      ptx::tensor_load(to + i * Values::panel_bytes, maps_.v, corner(number, i), barrier);
+      const u32 panel = to + i * Values::panel_bytes;
+      if constexpr (gives_room) {
+        ptx::tensor_load(panel, maps_.v, corner(number, i), barrier, ptx::evict_first());
+      } else {
+        ptx::tensor_load(panel, maps_.v, corner(number, i), barrier);
+      }
     }
   }
 
@@ -263,7 +269,12 @@ class EngineRows {
     if (!leads()) return;
 #pragma unroll
     for (int i = 0; i < panels; ++i) {
-      ptx::tensor_store(maps_.o, corner(number, i), from + i * Values::panel_bytes);
+      const u32 panel = from + i * Values::panel_bytes;
+      if constexpr (gives_room) {
+        ptx::tensor_store(maps_.o, corner(number, i), panel, ptx::evict_first());
+      } else {
+        ptx::tensor_store(maps_.o, corner(number, i), panel);
+      }
     }
   }
 
@@ -272,6 +283,8 @@ class EngineRows {
  private:
   using Values = typename Chain::Values;
   static constexpr int panels = Chain::columns / 64;
+  // In the L2, to factors that groups prepare beside.
+  static constexpr bool gives_room = Chain::beside;
 
   KDA_DEVICE ptx::Corner corner(int number, int panel) const {
     const i64 first = task_.first + number * Chain::chunk;

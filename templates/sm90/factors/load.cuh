@@ -4,10 +4,21 @@
 #include "base/tensor.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/flag.cuh"
+#include "ptx/l2_policy.cuh"
 #include "sm90/factors/group.cuh"
 #include "sm90/factors/tile.cuh"
 
 namespace kda {
+
+// 16 bytes of q, k or g.  Where chains run beside, and read factors from the L2, these give them
+// room: nobody reads them again.
+KDA_DEVICE void load_unit(u32 to, const void* from) {
+  if constexpr (tune.flags != 0) {
+    ptx::cp_async_16(to, from, ptx::evict_first());
+  } else {
+    ptx::cp_async_16(to, from);
+  }
+}
 
 // Rows of q or k to an image in 16-byte units, or element by element where the tensor's layout asks
 // for it; missing rows as zeros.
@@ -28,7 +39,7 @@ KDA_DEVICE void load_rows(int thread, u32 to, const abi::Tensor& tensor, i64 off
     if (rows == chunk) {
 #pragma unroll
       for (int i = 0; i < chunk / rows_at_once; ++i) {
-        ptx::cp_async_16(place, from);
+        load_unit(place, from);
         from += stride;
         place += rows_at_once * Factor::row_bytes;
       }
@@ -82,7 +93,7 @@ KDA_DEVICE void load_gate(int thread, AnyGateScratch& scratch, const abi::Inputs
     if (tile.rows == chunk) {
 #pragma unroll
       for (int i = 0; i < half_tokens / rows_at_once; ++i) {
-        ptx::cp_async_16(to, from);
+        load_unit(to, from);
         from += rows_at_once * in.g.token;
         to += rows_at_once * slab * sizeof(Word);
       }
