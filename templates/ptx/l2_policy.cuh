@@ -5,8 +5,8 @@
 
 namespace kda::ptx {
 
-// Not longer than it must: of what nobody reads again, so that what others will read stays.
-KDA_DEVICE u64 evict_first() {
+// Not longer than it must, so that what others will read stays.
+KDA_DEVICE u64 createpolicy_evict_first() {
   u64 policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;

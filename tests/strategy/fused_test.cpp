@@ -117,7 +117,8 @@ std::vector<Trial> noted_pieces() {
     out.push_back(trial(words, {300, 511, 33, 512, 640, 0, 700, 600, 1, 20, 520, 545}));
     out.push_back(trial(words, {512, 544, 40, 0, 513, 600}));
   }
-  out.push_back(trial("K=128 V=256 H=11 HV=11 varlen=1 h0=0", {0, 33, 512, 512, 100, 3, 520, 530}));
+  out.push_back(
+      trial("K=128 V=256 H=11 HV=11 varlen=1 h0=0", {512, 512, 33, 3, 40, 512, 513, 520, 530}));
   return out;
 }
 

@@ -242,8 +242,9 @@ KDA_DEVICE void move_rows_by_hand(const typename Chain::Ring& ring, typename Cha
 }
 
 // By the copy engine: v and o of a task of a dense run, by chunk; what lies past the sequence's end
-// comes as zeros and is not written.  A whole warp comes to each.
-template <class Chain>
+// comes as zeros and is not written.  A whole warp comes to each.  gives_room: in the L2, to
+// factors that groups prepare beside, as nobody reads these rows again.
+template <class Chain, bool gives_room = false>
 class EngineRows {
  public:
   KDA_DEVICE EngineRows(const abi::chunk_wgmma::RowMaps& maps, const Task& task)
@@ -257,7 +258,8 @@ class EngineRows {
     for (int i = 0; i < panels; ++i) {
       const u32 panel = to + i * Values::panel_bytes;
       if constexpr (gives_room) {
-        ptx::tensor_load(panel, maps_.v, corner(number, i), barrier, ptx::evict_first());
+        ptx::tensor_load(panel, maps_.v, corner(number, i), barrier,
+                         ptx::createpolicy_evict_first());
       } else {
         ptx::tensor_load(panel, maps_.v, corner(number, i), barrier);
       }
@@ -271,7 +273,7 @@ class EngineRows {
     for (int i = 0; i < panels; ++i) {
       const u32 panel = from + i * Values::panel_bytes;
       if constexpr (gives_room) {
-        ptx::tensor_store(maps_.o, corner(number, i), panel, ptx::evict_first());
+        ptx::tensor_store(maps_.o, corner(number, i), panel, ptx::createpolicy_evict_first());
       } else {
         ptx::tensor_store(maps_.o, corner(number, i), panel);
       }
@@ -283,8 +285,6 @@ class EngineRows {
  private:
   using Values = typename Chain::Values;
   static constexpr int panels = Chain::columns / 64;
-  // In the L2, to factors that groups prepare beside.
-  static constexpr bool gives_room = Chain::beside;
 
   KDA_DEVICE ptx::Corner corner(int number, int panel) const {
     const i64 first = task_.first + number * Chain::chunk;
@@ -342,7 +342,7 @@ KDA_DEVICE void move_rows(const typename Chain::Ring& ring, const abi::chunk_wgm
   const abi::chunk::RecurrenceArgs& args = all.chain;
   if (by_engine<Chain>(all.rows)) {
     if (warp > 0) return;
-    const EngineRows<Chain> moves(all.rows, task);
+    const EngineRows<Chain, Chain::beside> moves(all.rows, task);
     move_rows_by_engine<Chain>(ring, moves, task.chunks, [](int) { return false; });
     return;
   }

@@ -11,10 +11,10 @@
 namespace kda {
 
 // 16 bytes of q, k or g.  Where chains run beside, and read factors from the L2, these give them
-// room: nobody reads them again.
+// room: they are read once, or by the value heads of a group at about the same time.
 KDA_DEVICE void load_unit(u32 to, const void* from) {
   if constexpr (tune.flags != 0) {
-    ptx::cp_async_16(to, from, ptx::evict_first());
+    ptx::cp_async_16(to, from, ptx::createpolicy_evict_first());
   } else {
     ptx::cp_async_16(to, from);
   }

@@ -112,7 +112,8 @@ class Walk {
     u32 at = at_;
 #pragma unroll 1
     for (int i = 0; i < weighed; ++i) {
-      wait_for_writers(step);  // which come last
+      ptx::mbarrier_wait(step.ready, step.state % 2);
+      if constexpr (by_teams) wait_for_writers(step);
       const auto lane = static_cast<u32>(thread_) % 32;
       const float share = share_of_transition(step.data, static_cast<u32>(thread_) / 32, lane);
       if (lane == 0) shares()[i * 4 + thread_ / 32] = share;
@@ -336,7 +337,7 @@ class Walk {
     rows_.next(thread_);
   }
 
-  // Until a chunk's Ak and Aq are there, by groups all of its image.
+  // Until a chunk's Ak and Aq are there, which says nothing of what is told before.
   static KDA_DEVICE void wait_for_writers(const Step& step) {
     ptx::mbarrier_wait(step.ready + Pair::to_writers, step.state % 2);
   }
