@@ -332,8 +332,8 @@ struct Stream {
   }
 
   // Leaves the next place, and returns it: no lane has to read what the first one writes.  task: of
-  // a piece by its number, as it has been noted if it comes after one of at least noted_from
-  // chunks.
+  // a piece by its number, as it has been noted if it comes after one of at least noted_from chunks
+  // (0: none is).
   template <int noted_from, class TaskOf>
   KDA_DEVICE static Place advance(Stream& memory, const abi::Inputs& in, const Line& line, int step,
                                   const Place& here, Place& next, const TaskOf& task) {
