@@ -53,8 +53,8 @@ struct Pair {
   KDA_DEVICE u32 image(int group) const { return memory + group * group_bytes; }
   KDA_DEVICE u32 slot(int number) const { return memory + layout.arriving + number * layout.slot; }
 
-  // A group's factors are there; all who walk, here and there, have done with them; the other
-  // block's are in a slot.
+  // A group's factors are there; the other block's are in a slot; all who walk, here and there,
+  // have done with a group's.
   KDA_DEVICE u32 made(int group) const { return at(group); }
   KDA_DEVICE u32 arrived(int number) const { return at(groups + number); }
   KDA_DEVICE u32 taken(int group) const { return at(tellings * (groups + layout.slots) + group); }
