@@ -39,13 +39,22 @@ double wide_keys(const Problem& problem) {
   return 1.0 + std::max(problem.key_dim - 128, 0) / 256.0;
 }
 
-// What checkpoints add to a chain of so many tokens that leaves them in shared memory: H = 16, one
-// every 64 tokens, 0.31 us each of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB (measured on an
-// H200).
-double checkpoints_microseconds(const Problem& problem, const Tuning& tuning, double tokens) {
+// Whether memory moves enough that it matters little whether factors come from there or from the
+// L2: an H200's, not an H100's.
+bool memory_hides(const device::Device& device) { return device.memory_bandwidth >= 4e12; }
+
+// What checkpoints add to a chain of so many tokens that leaves them in shared memory: 0.31 us each
+// of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB.  Where groups prepare beside, and as few as
+// preparers_of() says, up to 0.55 and 0.16 of 32 and 16 KB: 16 heads of 8192 tokens with one every
+// 256, 128 and 64 take 152, 167 and 181 us by whole columns, 148, 151 and 163 by half of them, and
+// with one every 1024 139 (measured on an H200).
+double checkpoints_microseconds(const Problem& problem, const device::Device& device,
+                                const Tuning& tuning, double tokens) {
   const abi::Shape shape = problem::shape_of(problem);
   if (!abi::chunk_wgmma::copies_checkpoints(shape)) return 0.0;
-  const double each = 0.165 + 4.5e-6 * abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
+  const double bytes = abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
+  const bool beside_few = tuning.stages_at_once > 1 && memory_hides(device);
+  const double each = beside_few ? std::max(2.4e-5 * bytes - 0.235, 0.1) : 0.165 + 4.5e-6 * bytes;
   return each * checkpoints_of(problem, tokens);
 }
 
@@ -66,7 +75,8 @@ double one_by_one_microseconds(const Problem& problem, const device::Device& dev
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
   const auto one = [&](double tokens) {
-    return step * (tokens / tuning.chunk + 1) + checkpoints_microseconds(problem, tuning, tokens);
+    return step * (tokens / tuning.chunk + 1) +
+           checkpoints_microseconds(problem, device, tuning, tokens);
   };
   const double longest = one(longest_length(problem));
   const double chain = is_mixed(problem) ? longest + waves * short_microseconds(problem, tuning)
@@ -82,14 +92,17 @@ struct AtOnce {
 };
 AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
                      std::int64_t chains) {
-  // A pack's rows go by hand: 16 heads of 8192 tokens take 135 us for 126.
-  const double rows = problem.varlen ? 1.08 : 1.0;
+  // A pack's rows go by hand, and those of half a block's columns: 16 heads of 8192 tokens take 135
+  // us for 126.
+  const double halves = tuning.columns < 64 && memory_hides(device) ? 1.04 : 1.0;
+  const double rows = problem.varlen ? 1.08 : halves;
   const double step = std::max(wide_keys(problem) * rows * (tuning.warpgroups == 1 ? 0.44 : 0.73),
                                by_hand_microseconds(problem, tuning.chunk));
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max((all - static_cast<double>(chains)) * tuning.preparers / 100, 1.0);
   const double longest = longest_length(problem);
-  return {step * (longest / tuning.chunk + 1) + checkpoints_microseconds(problem, tuning, longest),
+  return {step * (longest / tuning.chunk + 1) +
+              checkpoints_microseconds(problem, device, tuning, longest),
           0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left};
 }
 
@@ -98,7 +111,11 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
 // us for 18.4 of one stage after the other, 4 of 1024 take 23.7 for 24.4.
 double at_once_microseconds(const Problem& problem, const device::Device& device,
                             const Tuning& tuning, std::int64_t chains) {
-  const AtOnce parts = at_once_parts(problem, device, tuning, chains);
+  AtOnce parts = at_once_parts(problem, device, tuning, chains);
+  if (problem.checkpoint_tokens > 0 && parts.prepare <= parts.chain) {
+    // That fewer prepare was what made these faster.
+    parts.prepare *= tuning.preparers / 100.0;
+  }
   const double start = problem.varlen || tuning.warpgroups > 1 ? 14.0 : 11.5;
   return start + 1.05 * std::pow(std::pow(parts.chain, 4) + std::pow(parts.prepare, 4), 0.25);
 }
@@ -145,15 +162,27 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 // by two warpgroups 280, 270, 234 and 243 (by one 226, 251, 298 and 329), 40 heads 314, 293, 291
 // and 316, 12 heads of 2048 tokens 39.5, 38.7, 38.6 and 39.5.  An H200's does better: 32 heads 213,
 // 203, 219 and 241 us, of 131072 tokens 3326, 3168, 3563 and 4197, 24 heads 148, 165, 192 and 215.
-// In mixed packs decodes begin where nobody prepares: a prefill of 8192 tokens and 16 heads beside
-// 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an H100 by 86, 172, 196, 230 and 322 by
-// 100.
+// Checkpoints want what memory moves, too, so of those as few prepare as keep up with the chains:
+// an H200 takes 16 heads with one every 64 tokens, by half of the columns, 167, 163 and 178 us by
+// 100, 86 and 72, with one every 1024 147, 140 and 139 by 100, 72 and 64, 24 heads with one every
+// 64 227, 224, 208 and 228 by 100, 86, 72 and 64, but with one every 1024 167 and 199 by 100
+// and 72. In mixed packs decodes begin where nobody prepares: a prefill of 8192 tokens and 16 heads
+// beside 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an H100 by 86, 172, 196, 230 and
+// 322 by 100.
 int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  const bool hides = device.memory_bandwidth >= 4e12;  // bytes a second
-  if (problem.checkpoint_tokens > 0) return 100;
+  const bool hides = memory_hides(device);
+  const bool checkpoints = problem.checkpoint_tokens > 0;
+  const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
+  if (checkpoints && (!hides || is_mixed(problem) || !copies)) return 100;  // not measured
   if (is_mixed(problem)) return hides ? 100 : 86;
   const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
   const double share = parts.prepare / parts.chain;
+  if (checkpoints) {
+    for (const int percent : {64, 72, 86}) {
+      if (share <= percent / 100.0) return percent;
+    }
+    return 100;
+  }
   if (hides) return share >= 1.0 ? 100 : 86;
   if (share >= 1.5) return 100;  // chains wait for every group
   if (share >= 1.0 || share < 0.5) return 86;

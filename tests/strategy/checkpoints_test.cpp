@@ -173,6 +173,9 @@ TEST_CASE("dense checkpoints leave twice as many multiprocessors", "[strategy]")
   const std::string wide = "load_stages=5 stages_at_once=2 short_tokens=1 columns=64";
   const std::string halves = "load_stages=6 stages_at_once=2 short_tokens=1 columns=32";
   CHECK_THAT(default_tuning(kKept + "H=16"), contains(halves));
+  // One every 128 tokens of 16 heads takes 151 us by halves and 167 by whole columns.
+  CHECK_THAT(default_tuning(kPool + "checkpoint=128 H=16"), contains(halves));
+  CHECK_THAT(default_tuning(kPool + "checkpoint=1024 H=16"), contains(wide));
   // Where that would take too much from what prepares, and where few leave, they do not.
   CHECK_THAT(default_tuning(kKept + "H=24"), contains(wide));
   for (const char* heads : {"H=16", "H=8", "H=4"}) {
