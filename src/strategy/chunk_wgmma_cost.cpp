@@ -43,6 +43,13 @@ double wide_keys(const Problem& problem) {
 // L2: an H200's, not an H100's.
 bool memory_hides(const device::Device& device) { return device.memory_bandwidth >= 4e12; }
 
+// Chains that send checkpoints, of which preparers_of() has measurements.  Of K = 64 groups are
+// slower than the model knows: 24 heads with one every 64 tokens 147 us, by 64 percent of them 217.
+bool sends_measured(const Problem& problem, const device::Device& device) {
+  return abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem)) && memory_hides(device) &&
+         problem.key_dim > 64 && !is_mixed(problem);
+}
+
 // What checkpoints add to a chain of so many tokens that leaves them in shared memory: 0.31 us each
 // of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB.  Where groups prepare beside, and as few as
 // preparers_of() says, up to 0.55 and 0.16 of 32 and 16 KB: 16 heads of 8192 tokens with one every
@@ -53,7 +60,7 @@ double checkpoints_microseconds(const Problem& problem, const device::Device& de
   const abi::Shape shape = problem::shape_of(problem);
   if (!abi::chunk_wgmma::copies_checkpoints(shape)) return 0.0;
   const double bytes = abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
-  const bool beside_few = tuning.stages_at_once > 1 && memory_hides(device);
+  const bool beside_few = tuning.stages_at_once > 1 && sends_measured(problem, device);
   const double each = beside_few ? std::max(2.4e-5 * bytes - 0.235, 0.1) : 0.165 + 4.5e-6 * bytes;
   return each * checkpoints_of(problem, tokens);
 }
@@ -94,7 +101,7 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
                      std::int64_t chains) {
   // A pack's rows go by hand, and those of half a block's columns: 16 heads of 8192 tokens take 135
   // us for 126.
-  const double halves = tuning.columns < 64 && memory_hides(device) ? 1.04 : 1.0;
+  const double halves = tuning.columns < 64 && sends_measured(problem, device) ? 1.04 : 1.0;
   const double rows = problem.varlen ? 1.08 : halves;
   const double step = std::max(wide_keys(problem) * rows * (tuning.warpgroups == 1 ? 0.44 : 0.73),
                                by_hand_microseconds(problem, tuning.chunk));
@@ -112,7 +119,7 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
 double at_once_microseconds(const Problem& problem, const device::Device& device,
                             const Tuning& tuning, std::int64_t chains) {
   AtOnce parts = at_once_parts(problem, device, tuning, chains);
-  if (problem.checkpoint_tokens > 0 && parts.prepare <= parts.chain) {
+  if (sends_measured(problem, device) && parts.prepare <= parts.chain) {
     // That fewer prepare was what made these faster.
     parts.prepare *= tuning.preparers / 100.0;
   }
@@ -171,15 +178,16 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 // 322 by 100.
 int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   const bool hides = memory_hides(device);
-  const bool checkpoints = problem.checkpoint_tokens > 0;
-  const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
-  if (checkpoints && (!hides || is_mixed(problem) || !copies)) return 100;  // not measured
+  const bool sends = sends_measured(problem, device);
+  if (problem.checkpoint_tokens > 0 && !sends) return 100;
   if (is_mixed(problem)) return hides ? 100 : 86;
   const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
   const double share = parts.prepare / parts.chain;
-  if (checkpoints) {
+  if (sends) {
+    // By halves 12 heads take 154 us by 72 percent, 156 by 64.
+    const int least = tuning.columns < 64 ? 72 : 64;
     for (const int percent : {64, 72, 86}) {
-      if (share <= percent / 100.0) return percent;
+      if (percent >= least && share <= percent / 100.0) return percent;
     }
     return 100;
   }
