@@ -39,15 +39,16 @@ double wide_keys(const Problem& problem) {
   return 1.0 + std::max(problem.key_dim - 128, 0) / 256.0;
 }
 
-// Whether memory moves enough that it matters little whether factors come from there or from the
-// L2: an H200's, not an H100's.
+// Whether factors that have left the L2 come back about as fast as chains want them: from an H200's
+// memory, not from an H100's.
 bool memory_hides(const device::Device& device) { return device.memory_bandwidth >= 4e12; }
 
-// Chains that send checkpoints, of which preparers_of() has measurements.  Of K = 64 groups are
-// slower than the model knows: 24 heads with one every 64 tokens 147 us, by 64 percent of them 217.
+// Chains that send checkpoints, of which preparers_of() has measurements: of dense runs alone.  Of
+// K = 64 groups are slower than the model knows: 24 heads with one every 64 tokens 147 us, by 64
+// percent of them 217.
 bool sends_measured(const Problem& problem, const device::Device& device) {
   return abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem)) && memory_hides(device) &&
-         problem.key_dim > 64 && !is_mixed(problem);
+         problem.key_dim > 64 && !problem.varlen;
 }
 
 // What checkpoints add to a chain of so many tokens that leaves them in shared memory: 0.31 us each
@@ -99,8 +100,8 @@ struct AtOnce {
 };
 AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
                      std::int64_t chains) {
-  // A pack's rows go by hand, and those of half a block's columns: 16 heads of 8192 tokens take 135
-  // us for 126.
+  // A pack's rows go by hand: 16 heads of 8192 tokens take 135 us for 126.  So do those of half the
+  // columns; with a checkpoint every 512 tokens these take 147 us for 143.
   const double halves = tuning.columns < 64 && sends_measured(problem, device) ? 1.04 : 1.0;
   const double rows = problem.varlen ? 1.08 : halves;
   const double step = std::max(wide_keys(problem) * rows * (tuning.warpgroups == 1 ? 0.44 : 0.73),
@@ -120,7 +121,7 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
                             const Tuning& tuning, std::int64_t chains) {
   AtOnce parts = at_once_parts(problem, device, tuning, chains);
   if (sends_measured(problem, device) && parts.prepare <= parts.chain) {
-    // That fewer prepare was what made these faster.
+    // Fewer that still keep up make nobody wait (preparers_of).
     parts.prepare *= tuning.preparers / 100.0;
   }
   const double start = problem.varlen || tuning.warpgroups > 1 ? 14.0 : 11.5;
@@ -172,8 +173,8 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 // Checkpoints want what memory moves, too, so of those as few prepare as keep up with the chains:
 // an H200 takes 16 heads with one every 64 tokens, by half of the columns, 167, 163 and 178 us by
 // 100, 86 and 72, with one every 1024 147, 140 and 139 by 100, 72 and 64, 24 heads with one every
-// 64 227, 224, 208 and 228 by 100, 86, 72 and 64, but with one every 1024 167 and 199 by 100
-// and 72. In mixed packs decodes begin where nobody prepares: a prefill of 8192 tokens and 16 heads
+// 64 227, 224, 208 and 228 by 100, 86, 72 and 64, but with one every 1024 167 and 199 by 100 and
+// 72.  In mixed packs decodes begin where nobody prepares: a prefill of 8192 tokens and 16 heads
 // beside 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an H100 by 86, 172, 196, 230 and
 // 322 by 100.
 int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {

@@ -78,6 +78,16 @@ TEST_CASE("chains of a few brief sequences bring their states while chunks are p
   CHECK_FALSE(lets_begin("T=8192 H=64", 1024, 1));
 }
 
+// What checkpoints cost dense runs was taken of a mixed pack's prefill, too, so that it no longer
+// ran beside prepare, which nobody had measured.
+TEST_CASE("a mixed pack with checkpoints is prepared beside its chains", "[strategy]") {
+  const std::string mixed = "varlen=1 mixed=1 pool=1 h0=1 ht=1 checkpoint=64 ";
+  for (const char* size : {"T=8448 N=257 H=8", "T=4160 N=65 H=8", "T=4160 N=65 H=12"}) {
+    INFO(size);
+    CHECK_THAT(default_tuning(mixed + size), contains("stages_at_once=2"));
+  }
+}
+
 // On an H100 16 heads took 155 us with all that chains leave preparing, 135 with 64 percent of it.
 TEST_CASE("groups do not run far ahead of chains where memory cannot hide it", "[strategy]") {
   const auto preparers = [](const char* words, const device::Device& device) {
@@ -105,6 +115,7 @@ TEST_CASE("groups do not run far ahead of chains where memory cannot hide it", "
   // 24 heads of K = 64 took 217 us by 64 percent, 147 by all.
   CHECK(preparers((kept + "checkpoint=64 H=24 K=64 V=64").c_str(), h200()) == 100);
   CHECK(preparers((kept + "checkpoint=64 H=16").c_str(), h100()) == 100);
+  CHECK(preparers((kept + "checkpoint=64 H=16 varlen=1").c_str(), h200()) == 100);
 
   // How many prepare is the grid's: one kernel serves all.
   const Problem problem = problem_in_words("T=8192 H=16");
