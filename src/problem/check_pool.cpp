@@ -51,7 +51,7 @@ Status check_indices(const Problem& p, const char* name, const void* data) {
   return refuse("pool.{} = {:#x} is not aligned to its element of {} bytes", name, address, bytes);
 }
 
-Status check_table(const Problem& p, const char* name, const IndexTable& table) {
+Status check_table(const Problem& p, const char* name, const IndexTable& table, int sequences) {
   if (table.data == nullptr) return refuse("pool.{}.data is null", name);
   if (table.columns < 1) {
     return refuse("pool.{}.columns = {}; it must be at least 1", name, table.columns);
@@ -59,6 +59,12 @@ Status check_table(const Problem& p, const char* name, const IndexTable& table) 
   if (table.stride != 0 && table.stride < table.columns) {
     return refuse("pool.{}.stride = {} is less than columns = {} (0: contiguous)", name,
                   table.stride, table.columns);
+  }
+  const int bytes = p.slot_index_type == Index::i32 ? 4 : 8;
+  const std::int64_t room = std::numeric_limits<std::int64_t>::max() / bytes - table.columns;
+  if (sequences > 1 && table.stride > room / (sequences - 1)) {
+    return refuse("pool.{}.stride = {} reaches past 63 bits of address; with {} sequences {} does not",
+                  name, table.stride, sequences, room / (sequences - 1));
   }
   return check_indices(p, name, table.data);
 }
@@ -99,9 +105,9 @@ Status check_pool(const Problem& problem, const Forward& forward) {
   }
   if (Status status = check_unwanted(problem, pool); !status) return status;
   if (Status status = check_size(problem, pool); !status) return status;
-  if (Status status = check_table(problem, "indices", pool.indices); !status) return status;
+  if (Status status = check_table(problem, "indices", pool.indices, forward.sequences); !status) return status;
   if (problem.checkpoint_tokens > 0) {
-    if (Status status = check_table(problem, "checkpoints", pool.checkpoints); !status) {
+    if (Status status = check_table(problem, "checkpoints", pool.checkpoints, forward.sequences); !status) {
       return status;
     }
   }

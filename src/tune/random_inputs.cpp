@@ -86,8 +86,10 @@ std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
 // One problem's tensors.
 struct Tensors {
   Tensors(const Gpu& gpu, const Problem& problem, const std::vector<std::int64_t>& lengths)
-      : p(problem), sequences(static_cast<int>(lengths.size())) {
-    const std::size_t T = size(p.max_tokens), H = size(p.heads), HV = size(p.value_heads);
+      : p(problem),
+        sequences(static_cast<int>(lengths.size())),
+        tokens(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0})) {
+    const std::size_t T = size(tokens), H = size(p.heads), HV = size(p.value_heads);
     const std::size_t K = size(p.key_dim), V = size(p.value_dim);
     // Rows of length one wherever they begin, where the kernels do not make them so.
     const Source rows = {.magnitude =
@@ -149,7 +151,7 @@ struct Tensors {
 
   Forward forward() const {
     Forward run;
-    run.tokens = p.max_tokens;
+    run.tokens = tokens;
     run.sequences = sequences;
     run.cu_seqlens = cu_seqlens.data();
     run.q = q.data();
@@ -174,6 +176,7 @@ struct Tensors {
 
   Problem p;
   int sequences;
+  std::int64_t tokens;  // of all; fewer than max_tokens where N does not divide those of a dense run
   StatePool pool;
   Buffer q, k, v, g, b, A_log, dt_bias, cu_seqlens, initial_state, o, final_state;
   Buffer indices, checkpoints, committed_tokens;
@@ -221,7 +224,7 @@ struct RandomInputs::Impl {
   }
 
   Outputs outputs(const Tensors& t, std::size_t rows) const {
-    const std::size_t tokens = size(t.p.max_tokens);
+    const std::size_t tokens = size(t.tokens);
     const std::size_t row = tokens == 0 ? 0 : t.o.bytes() / tokens;
     rows = std::min(rows, tokens);
     Outputs out;

@@ -51,7 +51,8 @@ bool has_kernels_of(const compose::Recipe& whole, const compose::Recipe& small) 
 
 std::vector<std::int64_t> usual_lengths(const Problem& problem) {
   const std::int64_t tokens = problem.max_tokens;
-  const std::int64_t sequences = problem.max_sequences;
+  std::int64_t sequences = problem.max_sequences;
+  if (!problem.varlen) sequences = std::max(std::min(sequences, tokens), std::int64_t{1});
   const bool mixed = problem.mixed_lengths && tokens >= sequences;
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(sequences),
                                     mixed ? 1 : tokens / sequences);

@@ -24,7 +24,8 @@ SmallProblem small_problem(const Problem& problem);
 bool has_kernels_of(const compose::Recipe& whole, const compose::Recipe& small);
 
 // What a search runs where no lengths are known: T over N sequences, as even as can be, or one
-// token each and the rest for the last where lengths are mixed.
+// token each and the rest for the last where lengths are mixed.  Of a dense run as many tokens as N
+// divides, or as many sequences as tokens where those are fewer.
 std::vector<std::int64_t> usual_lengths(const Problem& problem);
 
 }  // namespace kda::tune

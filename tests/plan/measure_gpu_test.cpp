@@ -27,6 +27,22 @@ TEST_CASE("an application's search finds inputs as promised", "[gpu]") {
   }
 }
 
+// The bug: of a dense problem whose N does not divide T no candidate was right, as rows of o that no
+// sequence has were compared, too; each such plan searched in vain and was the cost model's.
+TEST_CASE("an application's search serves dense runs of any T and N", "[gpu]") {
+  if (!on_device()) return;
+  for (const char* words : {"T=1000 N=3 H=4", "T=4 N=8 H=2"}) {
+    const Scratch folder;
+    Options options{.effort = Effort::measure, .time_limit_seconds = 5};
+    options.cache_dir = options.wisdom_dir = folder.path();
+    const Result<Plan> plan = Plan::make(problem_in_words(words), options);
+    INFO(words << ": " << plan.status().message());
+    REQUIRE(plan);
+    INFO(plan->describe());
+    CHECK_THAT(plan->describe(), contains("measured now in"));
+  }
+}
+
 // The bug: where plans are to know nothing of measurements, a search was answered by what had been
 // measured before, as "measured now".
 TEST_CASE("KDA_TUNE=off measures, whatever is known", "[gpu]") {

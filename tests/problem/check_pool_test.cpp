@@ -139,6 +139,19 @@ TEST_CASE("tables of slots are refused by field, value and limit", "[problem]") 
              test::contains("pool.num_accepted_tokens = 0x900004 is not aligned"));
 }
 
+// The bug: a table's rows might lie past 63 bits of address, which wrapped, so that kernels read
+// slots of another row or of nobody.
+TEST_CASE("tables of slots whose rows have no address are refused", "[problem]") {
+  constexpr std::int64_t kFar = std::int64_t{1} << 62;
+  const auto message = refusal([](Forward& f) { f.pool.indices.stride = kFar; });
+  CHECK_THAT(message, test::contains("pool.indices.stride = 4611686018427387904 reaches past 63 "
+                                     "bits of address; with 4 sequences "));
+  CHECK_THAT(refusal([](Forward& f) { f.pool.checkpoints.stride = kFar; }, checkpointing()),
+             test::contains("pool.checkpoints.stride = 4611686018427387904"));
+  CHECK(checked(pooled(), [](Forward& f) { f.pool.indices.stride = kFar / 4 / 4; }));
+  CHECK(checked(pooled(), [](Forward& f) { f.sequences = 1, f.pool.indices.stride = kFar; }));
+}
+
 TEST_CASE("pools that overlap without being one are refused", "[problem]") {
   // 100 slots of 8192 f32: 3.2 MB, though four sequences would take 128 KB of it.
   const auto shifted = [](std::uintptr_t by) {

@@ -49,6 +49,17 @@ TEST_CASE("a small problem has the kernels of the problem itself") {
   }
 }
 
+// The bug: a dense problem whose N does not divide T was searched with T tokens, of which the last
+// belonged to no sequence and came out as NaN, so that every candidate was wrong; and with fewer
+// tokens than sequences kernels got sequences without any.
+TEST_CASE("a search runs as many tokens of a dense problem as its sequences have") {
+  using Lengths = std::vector<std::int64_t>;
+  CHECK(tune::usual_lengths(problem_in_words("T=8192 N=3 H=1")) == Lengths{2730, 2730, 2730});
+  CHECK(tune::usual_lengths(problem_in_words("T=4 N=8 H=1")) == Lengths{1, 1, 1, 1});
+  CHECK(tune::usual_lengths(problem_in_words("T=8 N=4 H=1")) == Lengths{2, 2, 2, 2});
+  CHECK(tune::usual_lengths(problem_in_words("T=4 N=8 H=1 varlen=1")).size() == 8);
+}
+
 // The bug (in no release): of segments of more than 256 chunks by_gates has kernels that may go
 // another way, and a search took those of a small problem, which may not, for the same.
 TEST_CASE("of long segments by_gates is verified at its own size, too") {
