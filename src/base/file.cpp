@@ -3,14 +3,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +17,7 @@
 #include <utility>
 
 #include "base/fault.hpp"
+#include "base/size_signal.hpp"
 
 namespace kda::base::file {
 namespace {
@@ -32,30 +31,6 @@ auto stepped(const char* step, Call call) -> decltype(call()) {
   }
   return call();
 }
-
-// A file past RLIMIT_FSIZE ends the process by SIGXFSZ unless that is blocked; then it is an EFBIG.
-class NoSizeSignal {
- public:
-  NoSizeSignal() {
-    sigemptyset(&signal_);
-    sigaddset(&signal_, SIGXFSZ);
-    (void)pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  ~NoSizeSignal() {
-    const int error = errno;
-    if (sigismember(&before_, SIGXFSZ) == 0) {
-      const timespec at_once{};
-      (void)sigtimedwait(&signal_, nullptr, &at_once);  // ours, if the limit was met
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = error;
-  }
-  NoSizeSignal(const NoSizeSignal&) = delete;
-  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
-
- private:
-  sigset_t signal_{}, before_{};
-};
 
 class Descriptor {
  public:
@@ -200,9 +175,15 @@ Appender& Appender::operator=(Appender&& other) noexcept {
 
 int Appender::open(const std::string& path, Start start) {
   const int begin = start == Start::anew ? O_TRUNC : 0;
-  fd_ = open_again("create", path.c_str(),
-                   O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | begin, 0600);
-  return fd_ < 0 ? errno : 0;
+  // O_NONBLOCK: a fifo that nobody reads is an ENXIO, and does not stop us.
+  fd_ = open_again(
+      "create", path.c_str(),
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | begin, 0600);
+  if (fd_ < 0) return errno;
+  struct stat status {};
+  if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) return 0;
+  (void)::close(std::exchange(fd_, -1));
+  return EINVAL;
 }
 
 // NOLINTNEXTLINE(readability-make-member-function-const): the file changes

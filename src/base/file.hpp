@@ -49,6 +49,7 @@ class Appender {
   Appender(Appender&& other) noexcept;
   Appender& operator=(Appender&& other) noexcept;
 
+  // EINVAL or ENXIO for anything but a file.
   int open(const std::string& path, Start start);
   int append(std::string_view text);
 

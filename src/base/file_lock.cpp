@@ -19,6 +19,7 @@
 #include "base/file.hpp"
 #include "base/fork.hpp"
 #include "base/lazy.hpp"
+#include "base/size_signal.hpp"
 #include "base/text.hpp"
 
 namespace kda::base::file {
@@ -55,6 +56,7 @@ void write_note(int fd) {
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   const std::string note = fmt::format("process {} on {}\n", ::getpid(), host.data());
   if (::ftruncate(fd, 0) != 0) return;
+  const NoSizeSignal blocked;
   const ssize_t written = ::pwrite(fd, note.data(), note.size(), 0);
   (void)written;
 }

@@ -4,24 +4,38 @@
 #include <utility>
 
 #include "base/file.hpp"
+#include "base/trust.hpp"
 
 namespace kda::cache {
 namespace {
 
 namespace file = base::file;
 
+// A directory in which we, or who we trust, made what there is.  Behind a link lies what is not the
+// cache's, and is not to be swept.
+bool is_own(const std::string& directory) {
+  file::Info info;
+  return file::info(directory, info, /*itself=*/true) == 0 && info.directory &&
+         base::trusts_owner(info.owner);
+}
+
 std::vector<std::string> paths_in(const std::string& directory) {
   std::vector<std::string> paths;
-  if (file::list(directory, paths) != 0) paths.clear();
+  if (!is_own(directory) || file::list(directory, paths) != 0) paths.clear();
   for (std::string& path : paths) path = file::join(directory, path);
   return paths;
 }
 
 }  // namespace
 
+// The folders below the root, too, which may lie behind a link.
+std::vector<std::string> Layout::below(const char* folder, const std::string& directory) const {
+  return is_own(root_ + folder) ? paths_in(directory) : std::vector<std::string>();
+}
+
 std::vector<std::string> Layout::entries() const {
   std::vector<std::string> paths;
-  for (const std::string& folder : paths_in(objects())) {
+  for (const std::string& folder : below("/v1", objects())) {
     for (std::string& path : paths_in(folder)) {
       if (path.ends_with(".kdo")) paths.push_back(std::move(path));
     }
@@ -30,6 +44,13 @@ std::vector<std::string> Layout::entries() const {
 }
 
 std::string Layout::trouble() const {
+  for (const std::string& path : {root_ + "/v1", objects()}) {
+    file::Info info;
+    if (file::info(path, info, /*itself=*/true) == 0 && (info.link || info.directory) &&
+        !is_own(path)) {
+      return path + ": is a link, or another user's; what lies there is left alone";
+    }
+  }
   std::vector<std::string> folders;
   const int error = file::list(objects(), folders);
   if (error != 0) return error == ENOENT ? "" : objects() + ": " + file::describe(error);
@@ -45,10 +66,13 @@ std::string Layout::trouble() const {
 }
 
 std::vector<std::string> Layout::temporaries() const {
-  std::vector<std::string> paths = paths_in(temporary());
-  for (std::string& path : paths_in(wisdom_temporary())) paths.push_back(std::move(path));
+  std::vector<std::string> paths = below("/v1", temporary());
+  if (!is_own(root_ + "/wisdom")) return paths;
+  for (std::string& path : below("/wisdom/v1", wisdom_temporary())) {
+    paths.push_back(std::move(path));
+  }
   return paths;
 }
-std::vector<std::string> Layout::set_aside() const { return paths_in(bad()); }
+std::vector<std::string> Layout::set_aside() const { return below("/v1", bad()); }
 
 }  // namespace kda::cache

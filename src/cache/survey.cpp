@@ -1,5 +1,8 @@
 #include "cache/survey.hpp"
 
+#include <cerrno>
+#include <utility>
+
 #include "base/file.hpp"
 #include "cache/layout.hpp"
 
@@ -29,9 +32,12 @@ std::vector<Filed> survey(const std::string& root) {
   const Layout at(root);
   std::vector<Filed> all;
   for (const std::string& path : at.entries()) {
-    Filed& filed = all.emplace_back();
+    Filed filed;
     filed.path = path;
     filed.trouble = read(at, filed);
+    file::Info info;
+    const bool is_gone = !filed.trouble.empty() && file::info(path, info, true) == ENOENT;
+    if (!is_gone) all.push_back(std::move(filed));  // since it was listed, by who makes room
   }
   return all;
 }

@@ -1,7 +1,9 @@
 #include "compile/nvrtc.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <chrono>
 
 #include "base/env.hpp"
@@ -15,6 +17,24 @@ namespace {
 
 // Errors and assertions of generated sources then read the same everywhere.
 constexpr const char* kSourceName = "kda.cu";
+
+// NVRTC's own locks: in a child that was forked amid a compile of another thread nobody lets go of
+// them.
+std::atomic<int> compiling{0};
+std::atomic<bool> left_locked{false};
+
+[[maybe_unused]] const bool follows_forks = [] {
+  return ::pthread_atfork(nullptr, nullptr, [] {
+           if (compiling.exchange(0) > 0) left_locked = true;
+         }) == 0;
+}();
+
+struct Compiling {
+  Compiling() { ++compiling; }
+  ~Compiling() { --compiling; }
+  Compiling(const Compiling&) = delete;
+  Compiling& operator=(const Compiling&) = delete;
+};
 
 class Program {
  public:
@@ -63,6 +83,7 @@ class Program {
     return value;
   }
 
+  const Compiling compiling_;
   const Nvrtc& nvrtc_;
   nvrtcProgram program_ = nullptr;
   nvrtcResult result_ = NVRTC_SUCCESS;
@@ -87,10 +108,20 @@ std::string explain(const Nvrtc& nvrtc, nvrtcResult result) {
 
 // The library that toolchain() speaks of and no other, so that a cached kernel's key is true.
 Result<const Nvrtc*> known_nvrtc() {
+  if (left_locked) {
+    return Status(Code::compile_failed,
+                  "this process was forked while another thread compiled, and NVRTC may wait in it "
+                  "for that thread for ever; compile before the fork, or exec after it (kernels in "
+                  "the cache or in bundles serve)");
+  }
   forget_replaced_toolchain();
   const Result<Toolchain> known = toolchain();
   if (!known) return known.status();
-  return open_nvrtc(known->path);
+  Result<const Nvrtc*> nvrtc = open_nvrtc(known->path);
+  if (nvrtc || !forget_noted_toolchain()) return nvrtc;
+  const Result<Toolchain> found = toolchain();
+  if (!found) return found.status();
+  return open_nvrtc(found->path);
 }
 
 }  // namespace

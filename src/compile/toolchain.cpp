@@ -36,12 +36,14 @@ struct Record {
   std::string inputs;  // digest of search_inputs()
   std::string stamps;  // of libnvrtc and its builtins
   Toolchain toolchain;
+  bool noted = false;  // and not opened by this process
 };
 
 struct State {
   base::ForkMutex mutex{base::ForkRank::toolchain};
   std::optional<Place> place;
   std::optional<Record> known;
+  bool doubts = false;  // what notes say
 };
 
 State& state() {
@@ -69,10 +71,16 @@ std::string to_line(const Record& record) {
                                     {"major", std::to_string(record.toolchain.major)},
                                     {"minor", std::to_string(record.toolchain.minor)},
                                     {"build", record.toolchain.build}};
-  return base::to_text(settings) + "\n";
+  const std::string text = base::to_text(settings);
+  return fmt::format("{} {}\n", base::digest(text), text);
 }
 
 std::optional<Record> parse_line(std::string_view line) {
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  const std::string_view check = line.substr(0, space);
+  line.remove_prefix(space + 1);
+  if (check != base::digest(line)) return std::nullopt;  // a bent digit would be in every key
   const Result<std::vector<base::Setting>> settings = base::parse_settings(line);
   if (!settings) return std::nullopt;
   Record record;
@@ -93,7 +101,10 @@ std::optional<Record> parse_line(std::string_view line) {
 std::vector<Record> read_note(const std::string& path) {
   std::vector<Record> records;
   std::string text;
-  if (path.empty() || file::read(path, kMaxNoteBytes, text) != 0) return records;
+  file::Info info;
+  if (path.empty() || file::read(path, kMaxNoteBytes, text, &info) != 0) return records;
+  // Who can write it chooses what library is loaded.
+  if (!base::trusts_owner(info.owner) || info.others_write) return records;
   for (const std::string_view line : base::split(text, '\n')) {
     if (std::optional<Record> record = parse_line(line)) records.push_back(*std::move(record));
   }
@@ -120,14 +131,16 @@ Place place_by_environment() {
   return {directory, env::cache_mode()};
 }
 
-Result<Record> find(const Place& place) {
+Result<Record> find(const Place& place, bool doubts) {
   const auto& [directory, mode] = place;
   const bool reads = mode != env::CacheMode::off && !directory.empty();
   const std::string path = reads ? directory + "/toolchain.txt" : std::string();
   std::vector<Record> records = read_note(path);
-  Record now{.inputs = base::digest(search_inputs()), .stamps = {}, .toolchain = {}};
-  for (const Record& record : records) {
-    if (record.inputs == now.inputs && record.stamps == stamps_of(record.toolchain)) return record;
+  Record now{.inputs = base::digest(search_inputs())};
+  for (Record& record : records) {
+    record.noted = true;
+    const bool holds = record.inputs == now.inputs && record.stamps == stamps_of(record.toolchain);
+    if (holds && !doubts) return record;
   }
 
   const Result<const Nvrtc*> nvrtc = open_nvrtc();
@@ -152,7 +165,7 @@ Result<Toolchain> toolchain() {
   State& to = state();
   const std::lock_guard lock(to.mutex);
   if (!to.known) {
-    Result<Record> found = find(to.place ? *to.place : place_by_environment());
+    Result<Record> found = find(to.place ? *to.place : place_by_environment(), to.doubts);
     if (!found) return found.status();
     to.known = *std::move(found);
   }
@@ -166,6 +179,17 @@ void forget_replaced_toolchain() {
   base::log::info(fmt::format("{} is no longer what it was; looking for NVRTC again",
                               to.known->toolchain.path));
   to.known.reset();
+}
+
+bool forget_noted_toolchain() {
+  State& to = state();
+  const std::lock_guard lock(to.mutex);
+  if (!to.known || !to.known->noted) return false;
+  base::log::info(fmt::format("{} does not open, though a note says it does; looking for NVRTC again",
+                              to.known->toolchain.path));
+  to.known.reset();
+  to.doubts = true;
+  return true;
 }
 
 void keep_toolchain_note_in(const std::string& directory, env::CacheMode mode) {

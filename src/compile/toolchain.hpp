@@ -22,6 +22,10 @@ Result<Toolchain> toolchain();
 // believed, or gone: the next toolchain() looks again.
 void forget_replaced_toolchain();
 
+// Where what toolchain() says is of a note, and does not open: the next toolchain() believes none.
+// False where this process opened it.
+bool forget_noted_toolchain();
+
 // Keeps the note in this directory (empty: nowhere), as the mode says, instead of where the
 // environment says.  Before the first toolchain().
 void keep_toolchain_note_in(const std::string& directory, base::env::CacheMode mode);

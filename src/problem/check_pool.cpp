@@ -63,8 +63,9 @@ Status check_table(const Problem& p, const char* name, const IndexTable& table, 
   const int bytes = p.slot_index_type == Index::i32 ? 4 : 8;
   const std::int64_t room = std::numeric_limits<std::int64_t>::max() / bytes - table.columns;
   if (sequences > 1 && table.stride > room / (sequences - 1)) {
-    return refuse("pool.{}.stride = {} reaches past 63 bits of address; with {} sequences {} does not",
-                  name, table.stride, sequences, room / (sequences - 1));
+    return refuse(
+        "pool.{}.stride = {} reaches past 63 bits of address; with {} sequences {} does not", name,
+        table.stride, sequences, room / (sequences - 1));
   }
   return check_indices(p, name, table.data);
 }
@@ -105,9 +106,11 @@ Status check_pool(const Problem& problem, const Forward& forward) {
   }
   if (Status status = check_unwanted(problem, pool); !status) return status;
   if (Status status = check_size(problem, pool); !status) return status;
-  if (Status status = check_table(problem, "indices", pool.indices, forward.sequences); !status) return status;
+  if (Status status = check_table(problem, "indices", pool.indices, forward.sequences); !status)
+    return status;
   if (problem.checkpoint_tokens > 0) {
-    if (Status status = check_table(problem, "checkpoints", pool.checkpoints, forward.sequences); !status) {
+    if (Status status = check_table(problem, "checkpoints", pool.checkpoints, forward.sequences);
+        !status) {
       return status;
     }
   }

@@ -1,6 +1,7 @@
 // Wisdom as JSON lines, out and in, and its house-keeping.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <map>
 #include <utility>
 
@@ -24,6 +25,7 @@ std::string question_of(const Record& record) {
 std::string fault_of(const std::string& path) {
   std::string text;
   if (const int error = base::file::read(path, kMostBytes, text)) {
+    if (error == ENOENT) return {};  // gone since it was listed
     return base::file::describe(error);
   }
   const Result<Record> record = parse_record(text);
@@ -108,7 +110,9 @@ Result<int> prune(Wisdom& wisdom, const Prune& what, const Environment& now) {
       goes = goes || (!what.device.empty() && e.device == what.device);
     }
     if (!goes) continue;
-    if (const int error = base::file::remove(path)) {
+    const int error = base::file::remove(path);
+    if (error == ENOENT) continue;  // another process was first
+    if (error != 0) {
       wisdom.reload();
       return Status(Code::invalid_argument,
                     fmt::format("{} cannot be removed: {}", path, base::file::describe(error)));

@@ -11,10 +11,36 @@ namespace {
 const Json kNone;
 const Json kNoElements = Json::array();
 
+// Nothing that kda writes nests more than a few levels; copies and dumps recurse into each.
+bool nests_deeply(std::string_view text) {
+  constexpr int kMost = 32;
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMost) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
+Json parse_json(std::string_view text) {
+  if (nests_deeply(text)) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
 Fields::Fields(std::string_view text, std::string what)
-    : json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)), what_(std::move(what)) {
+    : json_(parse_json(text)), what_(std::move(what)) {
   if (json_.is_discarded()) {
     refuse("is no JSON");
   } else if (!json_.is_object()) {

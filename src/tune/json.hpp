@@ -14,6 +14,9 @@ namespace kda::tune {
 
 using Json = nlohmann::ordered_json;
 
+// Discarded where the text is no JSON, or nests more than 32 levels.
+Json parse_json(std::string_view text);
+
 // On one line; what is no UTF-8 is replaced.
 inline std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -118,7 +118,7 @@ Result<Measurement> measurement_of(const Json& json) {
 std::string to_json(const Measurement& measurement) { return line_of(json_of(measurement)); }
 
 Result<Measurement> parse_measurement(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = parse_json(line);
   if (json.is_discarded()) return Status(Code::invalid_argument, "measurement: is no JSON");
   return measurement_of(json);
 }

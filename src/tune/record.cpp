@@ -119,7 +119,7 @@ Result<Record> parse_record(std::string_view line) {
     m.rung = static_cast<int>(other.integer("rung", 0, kFinals));
     m.time_us = summary_of(other.object("time_us"), "time_us");
     // Those of a strategy that this library lacks say nothing to it.
-    if (other.status()) r.by_strategy.push_back(std::move(m));
+    if (other.status() && m.time_us.median > 0) r.by_strategy.push_back(std::move(m));
   }
   read_search(fields, r);
   r.driver = fields.text("driver");

@@ -1,5 +1,6 @@
 #include "base/file_lock.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -61,4 +62,16 @@ TEST_CASE("a child that gives up what it has inherited takes nothing from its pa
   file::Lock other;
   CHECK(other.try_acquire(path) == EWOULDBLOCK);
   CHECK(lock.held());
+}
+
+// The bug: the note that a lock's holder leaves for people who wait ended the process by SIGXFSZ
+// where files may have no bytes.
+TEST_CASE("a limit on file sizes costs a lock its note alone") {
+  const Scratch scratch;
+  const int code = in_child([&] {
+    const rlimit none{0, 0};
+    file::Lock lock;
+    return ::setrlimit(RLIMIT_FSIZE, &none) == 0 && lock.try_acquire(scratch / "l") == 0 ? 0 : 1;
+  });
+  CHECK(code == 0);
 }

@@ -1,5 +1,6 @@
 #include "base/file.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,4 +108,20 @@ TEST_CASE("absolute paths carry no slash at the end") {
   CHECK(file::absolute("/") == "/");
   CHECK(file::absolute("x").ends_with("/x"));
   CHECK(file::absolute("x").starts_with("/"));
+}
+
+// The bug: a fifo in a journal's place stopped a search before its first line, for ever.
+TEST_CASE("what grows is a file and nothing else") {
+  const Scratch scratch;
+  const std::string fifo = scratch / "fifo";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  file::Appender to;
+  CHECK(to.open(fifo, file::Appender::Start::anew) == ENXIO);
+  const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  REQUIRE(reader >= 0);
+  CHECK(to.open(fifo, file::Appender::Start::at_end) == EINVAL);
+  CHECK(to.append("x") == EBADF);
+  ::close(reader);
+  CHECK(to.open(scratch / "file", file::Appender::Start::anew) == 0);
+  CHECK(to.append("x") == 0);
 }

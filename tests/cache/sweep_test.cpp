@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.hpp"
 #include "base/file_lock.hpp"
@@ -183,4 +184,40 @@ TEST_CASE("a directory that is not there, or is none, sweeps to nothing") {
   const Scratch scratch;
   CHECK(sweep(scratch / "missing", 0, 0).entries == 0);
   CHECK(sweep("/dev/null/kda", 0, 0).entries == 0);
+}
+
+// The bug: links below a cache's root were followed, so that a first publish, and `kda-tune cache
+// clear`, removed whatever was old, or anything, where v1/tmp led.
+TEST_CASE("what lies behind a link below the root is nobody's leftover") {
+  for (const char* link : {"/v1/tmp", "/v1/bad", "/v1/objects", "/v1", "/wisdom/v1/tmp", "/wisdom"}) {
+    INFO(link);
+    const Scratch scratch;
+    const std::string root = scratch / "c";
+    const std::string home = scratch / "home";
+    const std::string name = link == std::string("/v1")        ? "/tmp"
+                             : link == std::string("/wisdom")  ? "/v1/tmp"
+                             : link == std::string("/v1/objects") ? "/zz"
+                                                               : "";
+    REQUIRE(file::make_directories(home + name) == 0);
+    REQUIRE(file::publish(scratch.path(), home + name + "/thing.kdo", "mine") == 0);
+    set_age(home + name + "/thing.kdo", 48 * kHour);
+    const std::string from = root + link;
+    REQUIRE(file::make_directories(from.substr(0, from.find_last_of('/'))) == 0);
+    REQUIRE(::symlink(home.c_str(), from.c_str()) == 0);
+    const Layout at(root);
+    CHECK(at.temporaries().empty());
+    CHECK(at.set_aside().empty());
+    CHECK(at.entries().empty());
+    CHECK(sweep(root, 0, 0, 0).leftovers == 0);
+    CHECK(exists(home + name + "/thing.kdo"));
+  }
+}
+
+TEST_CASE("a cache whose entries lie behind a link is not called empty") {
+  const Scratch scratch;
+  REQUIRE(file::make_directories(scratch / "c/v1") == 0);
+  REQUIRE(file::make_directories(scratch / "elsewhere") == 0);
+  REQUIRE(::symlink((scratch / "elsewhere").c_str(), (scratch / "c/v1/objects").c_str()) == 0);
+  CHECK(Layout(scratch / "c").trouble() ==
+        scratch / "c/v1/objects: is a link, or another user's; what lies there is left alone");
 }

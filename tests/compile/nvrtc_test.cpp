@@ -1,11 +1,15 @@
 #include "compile/nvrtc.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
 #include <thread>
 
 #include "compile/elf.hpp"
 #include "compile/kernels.hpp"
 #include "support/catch.hpp"
+#include "support/process.hpp"
 #include "support/scratch.hpp"
 
 namespace compile = kda::compile;
@@ -136,4 +140,34 @@ TEST_CASE("the identity names release and build, and flags that NVRTC adds by it
   CHECK_THAT(*plain, contains(" CL-") && contains(" V1"));
   const kda::test::Environment set("NVRTC_APPEND_FLAGS", "-G");
   CHECK(*compile::identity() == *plain + " NVRTC_APPEND_FLAGS=\"-G\"");
+}
+
+// The bug: a child that was forked while another thread compiled waited in NVRTC for ever, for a
+// lock of that thread's, at its own first compile.
+TEST_CASE("a child forked amid a compile is told so, and does not wait") {
+  std::string slow;
+  for (int i = 0; i < 3000; ++i) slow += "*out = *out * " + std::to_string(i) + " + clock();";
+  REQUIRE(compile::compile(job_for("sm_90a"), {}));  // NVRTC is open
+  std::atomic<bool> begun{false};
+  std::atomic<bool> ended{false};
+  std::thread other([&] {
+    begun = true;
+    (void)compile::compile(job_for("sm_90a", slow), {});
+    ended = true;
+  });
+  while (!begun) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  kda::test::Child child([] {
+    const auto build = compile::compile(job_for("sm_90a"), {});
+    if (build) return 1;
+    return build.status().message().find("forked while another thread") != std::string::npos ? 7
+                                                                                              : 2;
+  });
+  const bool amid = !ended;
+  const int code = child.wait();
+  other.join();
+  INFO("amid: " << amid);
+  CHECK(code == (amid ? 7 : 1));
+  // Where nobody compiles a child does as its parent.
+  CHECK(kda::test::in_child([] { return compile::compile(job_for("sm_90a"), {}) ? 0 : 1; }) == 0);
 }

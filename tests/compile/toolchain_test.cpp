@@ -1,10 +1,15 @@
 #include "compile/toolchain.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "base/digest.hpp"
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "compile/nvrtc.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
@@ -92,4 +97,75 @@ TEST_CASE("KDA_CACHE=off and ro leave no note") {
 TEST_CASE("a place where no note can be kept does no harm") {
   const auto apart = run_case_apart(kIdentity, {{"KDA_CACHE_DIR", "/dev/null/kda"}});
   CHECK_THAT(apart.output, contains(*compile::identity()));
+}
+
+// The bug: a note was believed whoever had written it, so that who could once write a cache's
+// directory chose which library was loaded.
+TEST_CASE("a note of another user, or that others may write, is not believed") {
+  const Scratch scratch;
+  const std::string identity = *compile::identity();
+  const auto run = [&] {
+    return run_case_apart(kIdentity, {{"KDA_CACHE_DIR", scratch.path()}, {"KDA_LOG", "info"}})
+        .output;
+  };
+  CHECK_THAT(run(), contains("info: NVRTC"));
+  const std::string note = scratch / "toolchain.txt";
+  CHECK_THAT(run(), !contains("info: NVRTC"));
+  REQUIRE(::chmod(note.c_str(), 0666) == 0);
+  CHECK_THAT(run(), contains("info: NVRTC") && contains(identity));
+  if (::geteuid() != 0) return;
+  REQUIRE(::chmod(note.c_str(), 0600) == 0);
+  REQUIRE(::chown(note.c_str(), 12345, 12345) == 0);
+  CHECK_THAT(run(), contains("info: NVRTC") && contains(identity));
+}
+
+// The bug: one bent digit of a note was part of the name of every kernel that was compiled from
+// then on.
+TEST_CASE("a note with a bent digit is not believed") {
+  const Scratch scratch;
+  const std::string identity = *compile::identity();
+  const auto run = [&] {
+    return run_case_apart(kIdentity, {{"KDA_CACHE_DIR", scratch.path()}}).output;
+  };
+  CHECK_THAT(run(), contains(identity));
+  std::string note = note_in(scratch);
+  char& digit = note.at(note.find("CL-") + 3);
+  digit = digit == '9' ? '8' : '9';
+  REQUIRE(file::publish(scratch.path(), scratch / "toolchain.txt", note) == 0);
+  CHECK_THAT(run(), contains(identity));
+}
+
+TEST_CASE("apart: open what the note says", "[.]") {
+  const auto identity = compile::open_identity();
+  std::cout << (identity ? *identity : identity.status().message()) << "\n";
+}
+
+// The bug: once a note was believed no other library was looked for, so that one that no longer
+// opened failed every run.
+TEST_CASE("where what a note names does not open the search goes on") {
+  const Scratch scratch;
+  const std::string identity = *compile::identity();
+  const auto run = [&](const char* test) {
+    return run_case_apart(test, {{"KDA_CACHE_DIR", scratch.path()}, {"KDA_LOG", "info"}}).output;
+  };
+  CHECK_THAT(run(kIdentity), contains(identity));
+  // The same note, of a library that is none.
+  const std::string library = scratch / "libnvrtc.so";
+  REQUIRE(file::publish(scratch.path(), library, "none") == 0);
+  std::string line = note_in(scratch);
+  line = line.substr(line.find(' ') + 1);
+  line.pop_back();
+  auto settings = *kda::base::parse_settings(line);
+  std::string stamp;
+  REQUIRE(file::stamp(library, stamp) == 0);
+  for (auto& [name, value] : settings) {
+    if (name == "path") value = library;
+    if (name == "stamps") value = stamp + "; ";
+  }
+  const std::string text = kda::base::to_text(settings);
+  REQUIRE(file::publish(scratch.path(), scratch / "toolchain.txt",
+                        kda::base::digest(text) + " " + text + "\n") == 0);
+  CHECK_THAT(run("apart: open what the note says"),
+             contains("looking for NVRTC again") && contains(identity));
+  CHECK_THAT(run(kIdentity), !contains(library) && contains(identity));
 }

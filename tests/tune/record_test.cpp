@@ -4,6 +4,7 @@
 
 #include "abi/recurrent.h"
 #include "support/catch.hpp"
+#include "tune/json.hpp"
 #include "tune/records.hpp"
 
 using namespace kda;
@@ -18,6 +19,8 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   REQUIRE(at != std::string::npos);
   return text.replace(at, from.size(), to);
 }
+
+tune::Record some_record() { return record_of(problem_in_words("T=300 H=2 K=32 V=32")); }
 
 }  // namespace
 
@@ -162,5 +165,36 @@ TEST_CASE("every byte of a record bent in turn is refused, or reads as something
       REQUIRE(tune::parse_record(to_json(*record)));
     }
     REQUIRE_FALSE(tune::parse_record(line.substr(0, at)));
+  }
+}
+
+// The bug: a file of 200 KB ended every process that looked for measurements, as copies of what is
+// nested recurse until no stack is left.
+TEST_CASE("what nests deeply is no JSON", "[tune]") {
+  const std::string line = to_json(some_record());
+  const auto nested = [&](std::size_t depth) {
+    const std::string x = std::string(depth, '[') + std::string(depth, ']');
+    return "{\"x\":" + x + "," + line.substr(1);
+  };
+  CHECK(tune::parse_record(nested(20)));
+  for (const std::size_t depth : {40U, 100'000U, 1'000'000U}) {
+    const auto parsed = tune::parse_record(nested(depth));
+    CHECK_FALSE(parsed);
+    CHECK_THAT(parsed.status().message(), test::contains("wisdom: is no JSON"));
+    CHECK(tune::parse_json(nested(depth)).is_discarded());
+  }
+  // Brackets within text are text.
+  const std::string text = "{\"x\":\"" + std::string(100, '[') + "\\\"" + std::string(100, '{') +
+                           "\"," + line.substr(1);
+  CHECK(tune::parse_record(text));
+}
+
+// The bug: the time of another strategy was believed whatever it was, and explain promised -1 us.
+TEST_CASE("times of other strategies that are none are left out", "[tune]") {
+  tune::Record r = some_record();
+  REQUIRE(tune::parse_record(to_json(r))->by_strategy.size() == 1);
+  for (const double median : {-1.0, 0.0}) {
+    r.by_strategy[0].time_us.median = median;
+    CHECK(tune::parse_record(to_json(r))->by_strategy.empty());
   }
 }

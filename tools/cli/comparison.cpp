@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "tune/json.hpp"
 
 namespace kda::cli {
 namespace {
@@ -180,7 +181,7 @@ Result<Json> read_results(const std::string& path) {
     }
   };
   const std::string all = text.str();
-  const Json whole = Json::parse(all, nullptr, false);
+  const Json whole = tune::parse_json(all);
   if (whole.is_array()) {
     add(whole);
   } else if (is_result(whole)) {
@@ -191,7 +192,7 @@ Result<Json> read_results(const std::string& path) {
     }
   } else {
     for (const std::string_view line : base::split(all, '\n')) {
-      const Json row = Json::parse(line, nullptr, false);
+      const Json row = tune::parse_json(line);
       if (is_result(row)) found.push_back(row);
     }
   }

@@ -87,6 +87,17 @@ std::size_t remove_all(const std::vector<std::string>& paths) {
   return static_cast<std::size_t>(std::count_if(paths.begin(), paths.end(), remove));
 }
 
+// Half-written files whose writers are surely gone: others are about to be published, measurements
+// among them.
+std::vector<std::string> left_over(std::vector<std::string> paths) {
+  std::erase_if(paths, [now = base::file::now()](const std::string& path) {
+    base::file::Info info;
+    return base::file::info(path, info, true) != 0 ||
+           !cache::is_worn(info.changed, now, cache::kLeftoverSeconds);
+  });
+  return paths;
+}
+
 // What entries of these devices are compiled for; empty: --arch is not said.
 std::set<std::string> wanted_targets(const Request& request) {
   std::set<std::string> targets;
@@ -233,9 +244,9 @@ int cache_clear(const Request& request) {
   const cache::Layout at(directory);
   const Json row{{"directory", directory},
                  {"entries_removed", remove_all(at.entries())},
-                 {"leftovers_removed", remove_all(at.temporaries()) + remove_all(at.set_aside())},
+                 {"leftovers_removed", remove_all(left_over(at.temporaries())) + remove_all(at.set_aside())},
                  {"entries_kept", at.entries().size()},
-                 {"leftovers_kept", at.temporaries().size() + at.set_aside().size()}};
+                 {"leftovers_kept", left_over(at.temporaries()).size() + at.set_aside().size()}};
   constexpr Column columns[] = {{"directory", "directory"},
                                 {"entries_removed", "entries gone"},
                                 {"leftovers_removed", "leftovers gone"},

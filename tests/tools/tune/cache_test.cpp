@@ -119,6 +119,23 @@ TEST_CASE("clear and verify --remove take directories away, too", "[tools]") {
   CHECK(at.set_aside().empty());
 }
 
+// The bug: clear took half-written files away, so that a measurement that was about to be kept was
+// lost: "measurements stay".
+TEST_CASE("clear leaves what is being written", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c";
+  fill(dir, scratch / "k.kdab");
+  const cache::Layout at(dir);
+  for (const std::string& folder : {at.temporary(), at.wisdom_temporary()}) {
+    REQUIRE(base::file::make_directories(folder) == 0);
+    REQUIRE(base::file::publish(scratch.path(), folder + "/123.4", "half") == 0);
+  }
+  const Json cleared = json_of({"cache", "clear", "--cache-dir", dir})["clear"][0];
+  CHECK(cleared["leftovers_removed"] == 0);
+  CHECK(cleared["leftovers_kept"] == 0);
+  CHECK(at.temporaries().size() == 2);
+}
+
 // The bug: a limit that is none was taken for the default, and entries were removed down to that.
 TEST_CASE("gc removes nothing where KDA_CACHE_MAX_SIZE is no size", "[tools]") {
   const test::Scratch scratch;
