@@ -124,20 +124,19 @@ enum class Effort : std::int32_t {
 enum class CacheMode : std::int32_t { by_environment /* $KDA_CACHE */, off, read_only, read_write };
 
 struct Options {
-  int device = -1;  // CUDA ordinal; -1 is the current context's device, else 0
-  std::string
-      target;  // compile for this device instead, present or not: "sm_89", "sm_90a", "h200",
-               // ...; such a plan describes itself and refuses to run
+  int device = -1;       // CUDA ordinal; -1 is the current context's device, else 0
+  std::string target{};  // compile for this device instead, present or not: "sm_89", "sm_90a",
+                         // "h200", ...; such a plan describes itself and refuses to run
   Effort effort = Effort::estimate;
   double time_limit_seconds = 0;  // of Effort::measure, per problem; 0 is no limit
   Stream stream = nullptr;        // Effort::measure refuses while this one is being captured
-  std::string cache_dir;          // compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache
+  std::string cache_dir{};        // compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache
   CacheMode cache_mode = CacheMode::by_environment;
-  std::string wisdom_dir;  // measurements; empty: $KDA_WISDOM_DIR, else beside the cache
+  std::string wisdom_dir{};  // measurements; empty: $KDA_WISDOM_DIR, else beside the cache
 
   // For tuning, tests and bug reports: force the choice.  Empty leaves it to the planner.
-  std::string strategy;  // "chunk", "recurrent", ...: kda-tune list names them
-  std::string tuning;    // "chunk=32 shards=2": the named tunables are fixed, the rest chosen
+  std::string strategy{};  // "chunk", "recurrent", ...: kda-tune list names them
+  std::string tuning{};    // "chunk=32 shards=2": the named tunables are fixed, the rest chosen
 
   bool operator==(const Options&) const = default;
 };
@@ -169,8 +168,8 @@ struct Forward {
   const void* initial_state = nullptr;
   void* o = nullptr;            // [T, HV, V], written; tokens past cu_seqlens[N] are not
   void* final_state = nullptr;  // as initial_state, written; may be the same memory
-  Strides q_strides, k_strides, v_strides, g_strides, beta_strides, o_strides;
-  StatePool pool;  // only with Problem::state_pool
+  Strides q_strides{}, k_strides{}, v_strides{}, g_strides{}, beta_strides{}, o_strides{};
+  StatePool pool{};  // only with Problem::state_pool
 
   // Only with Problem::wy_chunk = C.  Written, of qkv_type, contiguous, zero past the sequence's
   // end; each may be null.  Nc = T / N / C rounded up.  In a chunk, with D_i = g_1 + ... + g_i and
@@ -197,6 +196,7 @@ class Plan {
   static std::vector<Result<Plan>> make_all(std::span<const Problem> problems,
                                             const Options& options = {});
 
+  // One that was moved from may be assigned to or destroyed, and nothing else.
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
   ~Plan();

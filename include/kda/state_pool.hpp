@@ -31,7 +31,7 @@ struct StatePool {
   // The sequences' own slots.  Column 0: where sequence n starts and where its final state goes.
   // With Problem::draft_states there are more: the state after its token t goes to indices[n, t],
   // and none where that is negative, past the pool or past the columns.
-  IndexTable indices;
+  IndexTable indices{};
 
   // [N], of the same type, or null; Problem::initial_state only.  Where sequence n starts instead,
   // a cached prefix say; negative: from zero.
@@ -49,7 +49,7 @@ struct StatePool {
   // slot checkpoints[n, j] of final_state; none where that is negative, past the pool or past the
   // columns.  A slot that one sequence names twice, for two checkpoints or for one and its own
   // state, may hold parts of both.
-  IndexTable checkpoints;
+  IndexTable checkpoints{};
 };
 
 }  // namespace kda

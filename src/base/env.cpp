@@ -64,8 +64,10 @@ constexpr Variable variables[] = {
     {"KDA_INTER_THREADS", "the same of the stage across them", "the planner's", number(1, 1024)},
     {"KDA_INTER_SHARDS", "the same: blocks that share one head's V, which it must divide",
      "the planner's", number(1, 1024)},
-    {"KDA_LOG", "messages to stderr: trace, debug, info, warn, error or off", "off",
-     word(kLogWords)},
+    {"KDA_LOG",
+     "messages to stderr: trace, debug, info, warn (that a cache cannot be written, say), error or "
+     "off",
+     "off", word(kLogWords)},
     {"CUDA_HOME", "a CUDA toolkit to find libnvrtc in", "unset"},
     {"CUDA_PATH", "the same, after CUDA_HOME", "unset"},
     {"VIRTUAL_ENV", "a Python environment whose nvidia packages may hold libnvrtc", "unset"},

@@ -192,6 +192,13 @@ class Search {
   }
 
   Status failure() const {
+    if (!env::get("KDA_NVRTC_PATH").empty()) {
+      return {Code::compile_failed,
+              fmt::format("no usable NVRTC; tried:\n{}KDA_NVRTC_PATH names that, and no other is "
+                          "tried; unset it, or have it name libnvrtc (NVRTC {}.{} or newer) or its "
+                          "directory",
+                          tried_, kOldestMajor, kOldestMinor)};
+    }
     return {Code::compile_failed,
             fmt::format("no usable NVRTC; tried:\n{}Install the CUDA toolkit (NVRTC {}.{} or "
                         "newer), or set KDA_NVRTC_PATH to libnvrtc or its directory",

@@ -211,7 +211,14 @@ Status check_aliases(const Problem& p, const Forward& f) {
     for (const auto& [name, data] : inputs) {
       if (f.o == data) return refuse("o and {} are the same memory; outputs need their own", name);
     }
+    const bool own_state = f.final_state != nullptr && f.final_state != f.initial_state;
+    for (const auto& [name, data] : inputs) {
+      if (own_state && f.final_state == data) {
+        return refuse("final_state and {} are the same memory; outputs need their own", name);
+      }
+    }
     if (f.o == f.final_state) return refuse("o and final_state are the same memory");
+    if (f.o == f.cu_seqlens) return refuse("o and cu_seqlens are the same memory");
   }
   if (f.initial_state != nullptr && f.final_state != nullptr) {
     const auto from = reinterpret_cast<std::uintptr_t>(f.initial_state);

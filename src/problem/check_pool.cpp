@@ -38,8 +38,10 @@ Status check_size(const Problem& p, const StatePool& pool) {
   }
   const std::int64_t room = std::numeric_limits<std::int64_t>::max() / state_bytes(p) - slot;
   if (pool.slots > 1 && stride_of(p, pool) > room / (pool.slots - 1)) {
-    return refuse("pool.slots = {} reach past 63 bits of address; with this stride at most {} do",
-                  pool.slots, room / stride_of(p, pool) + 1);
+    return refuse(
+        "pool.slots = {} reach past 63 bits of address with pool.stride = {} elements; with that "
+        "stride {} slots do not",
+        pool.slots, stride_of(p, pool), room / stride_of(p, pool) + 1);
   }
   return {};
 }

@@ -38,9 +38,8 @@ Status applicable(const Problem& problem, const device::Device& device) {
         fmt::format(
             "strategy fused: it needs sm_90, bf16, l2norm or qk_normalized, beta up "
             "to 1 (logits, or beta_at_most_one), key_dim 64 or 128, value_dim a multiple of 128, "
-            "lower_bound >= -100 and no w and u; chunk_wgmma serves more (the problem "
-            "is {})",
-            problem::to_text(problem))};
+            "lower_bound >= -100 and no w and u; {} serves more (the problem is {})",
+            device.major == 9 ? "chunk_wgmma" : "chunk", problem::to_text(problem))};
   }
   return check_checkpoints("fused", problem, abi::factors::chunk);
 }

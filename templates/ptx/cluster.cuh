@@ -17,24 +17,31 @@ KDA_DEVICE void cluster_meet() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// Arrivals that order nothing are of PTX 8.7, CUDA 12.8; before that they release, too.
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8)
+#define KDA_ARRIVES "relaxed"
+#else
+#define KDA_ARRIVES "release"
+#endif
+
 // Where a condition holds, arrives at a barrier of another block, without a branch, and orders
 // nothing: a release takes 520 clocks.
 KDA_DEVICE void mbarrier_arrive_remote_if(bool holds, u32 mapped) {
   asm volatile(
       "{.reg .pred p;\n"
       "setp.ne.u32 p, %0, 0;\n"
-      "@p mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%1];}" ::"r"(
-          static_cast<u32>(holds)),
+      "@p mbarrier.arrive." KDA_ARRIVES
+      ".cluster.shared::cluster.b64 _, [%1];}" ::"r"(static_cast<u32>(holds)),
       "r"(mapped)
       : "memory");
 }
 
 // Arrives, and announces `bytes` that copies will bring.
 KDA_DEVICE void mbarrier_arrive_expecting_remote(u32 mapped, u32 bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(mapped),
-      "r"(bytes)
-      : "memory");
+  asm volatile("mbarrier.arrive.expect_tx." KDA_ARRIVES
+               ".cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(mapped),
+               "r"(bytes)
+               : "memory");
 }
 
 // From this block's shared memory to another's, whose barrier counts the bytes; a multiple of 16.

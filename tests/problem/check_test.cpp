@@ -215,6 +215,18 @@ TEST_CASE("strides that cannot be are refused", "[problem]") {
              test::contains("reaches past 63 bits"));
 }
 
+// The bug: only o was held against the inputs.
+TEST_CASE("outputs have memory of their own", "[problem]") {
+  const auto q_of = [](Forward& f) { return const_cast<void*>(f.q); };
+  CHECK(refusal([&](Forward& f) { f.o = q_of(f); }) ==
+        "o and q are the same memory; outputs need their own");
+  CHECK(refusal([&](Forward& f) { f.final_state = q_of(f); }) ==
+        "final_state and q are the same memory; outputs need their own");
+  CHECK(refusal([](Forward& f) { f.o = const_cast<void*>(f.cu_seqlens); }, packed()) ==
+        "o and cu_seqlens are the same memory");
+  accepted([](Forward& f) { f.final_state = const_cast<void*>(f.initial_state); });
+}
+
 TEST_CASE("an output whose elements overlap is refused", "[problem]") {
   CHECK(refusal([](Forward& f) {
           f.o_strides = {50 * 128, 128, 31};

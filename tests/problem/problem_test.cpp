@@ -162,6 +162,11 @@ TEST_CASE("tokens are committed to one final state a sequence", "[problem]") {
   CHECK(refusal([&](Problem& p) { committed(p), p.state_pool = true, p.checkpoint_tokens = 64; }) ==
         "committed_tokens beside checkpoint_tokens = 64, which keeps states that tokens past the "
         "committed ones may have entered; set one of them");
+  // The bug: seven strategies said that the eighth serves it, which does not.
+  CHECK(
+      refusal([&](Problem& p) { committed(p), p.wy_chunk = 32; }) ==
+      "committed_tokens beside wy_chunk = 32: w and u are of chunks, and tokens are committed one "
+      "by one; set one of them");
 }
 
 TEST_CASE("sizes whose bytes would overflow are refused", "[problem]") {

@@ -37,6 +37,18 @@ def test_the_stream_of_an_interface():
         view("x", Array((3,), stream=0))
 
 
+# The bug: outputs were written whose framework said that they are not to be.
+def test_read_only_outputs_are_refused():
+    array = Array((3,), "<f4")
+    interface = dict(array.__cuda_array_interface__, data=(array.pointer, True))
+    reader = type("Reader", (), {"__cuda_array_interface__": interface})()
+    for name in ("o", "final_state", "w", "u"):
+        with pytest.raises(ValueError, match=f"{name} is read-only"):
+            view(name, reader)
+    assert view("q", reader).pointer == array.pointer
+    assert view("o", array).pointer == array.pointer
+
+
 def test_dlpack():
     exporter = Exporter((2, 3, 4), (12, 4, 1), code=4, bits=16, offset=64)
     seen = view("x", exporter, stream=7)

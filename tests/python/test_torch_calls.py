@@ -18,6 +18,7 @@ from torch.autograd import forward_ad  # noqa: E402
 import kda  # noqa: E402
 from kda.torch import prefill as prefill_operator  # noqa: E402
 from kda.torch import _call, _tensors, chunk_kda, flash_kda_fwd, fused_recurrent_kda  # noqa: E402
+from kda.torch import fused_recurrent_kda_fwd  # noqa: E402
 
 NOTHING = inspect.Parameter.empty
 
@@ -421,3 +422,79 @@ def test_kda_prefill_refuses_tangents():
         x["beta"] = torch.zeros(2, 3, 40)
         with pytest.raises(NotImplementedError, match="kda_prefill: u carries a tangent"):
             torch.ops.kda_prefill.forward(**x, u=forward_ad.make_dual(wy, wy + 1))
+
+
+# The bug: words of the paged form, and of vLLM's fork, were passed over, so that a call began from the
+# wrong states, or left none where they were asked for.
+@pytest.mark.parametrize(
+    "call, word, remedy",
+    [
+        (chunk_kda, "ssm_state_indices", "paged_kda"),
+        (chunk_kda, "num_accepted_tokens", "paged_kda"),
+        (chunk_kda, "inplace_final_state", "paged_kda"),
+        (chunk_kda, "out", "paged_kda"),
+        (chunk_kda, "committed_tokens", "paged_kda"),
+        (chunk_kda, "checkpoint_tokens", "paged_kda"),
+        (fused_recurrent_kda, "initial_state_indices", "paged_kda"),
+        (fused_recurrent_kda, "checkpoint_indices", "paged_kda"),
+        (fused_recurrent_kda, "a_log", "A_log is its name"),
+        (fused_recurrent_kda, "g_bias", "dt_bias is its name"),
+        (fused_recurrent_kda, "compute_gate", "use_gate_in_kernel is its name"),
+        (fused_recurrent_kda, "sigmoid_beta", "use_beta_sigmoid_in_kernel is its name"),
+        (fused_recurrent_kda_fwd, "checkpoint_tokens", "paged_kda"),
+        (fused_recurrent_kda_fwd, "sigmoid_beta", "use_beta_sigmoid_in_kernel is its name"),
+    ],
+)
+def test_words_of_other_forms_are_refused(call, word, remedy):
+    with pytest.raises(TypeError, match=f"{call.__name__} does nothing with {word}; .*{remedy}"):
+        call(**inputs(), **{word: torch.zeros(1)})
+    for nothing in (None, False):  # not given: the call goes as far as it can without a GPU
+        with pytest.raises(ValueError, match="kda runs on CUDA devices"):
+            call(**inputs(), initial_state=torch.zeros(1, 2, 16, 16), **{word: nothing})
+
+
+def test_accepted_tokens_want_slots():
+    with pytest.raises(ValueError, match="num_accepted_tokens is given without ssm_state_indices"):
+        fused_recurrent_kda_fwd(
+            **inputs(), initial_state=torch.zeros(1, 2, 16, 16), num_accepted_tokens=torch.ones(1)
+        )
+
+
+class Wrapper(torch.Tensor):
+    """A tensor whose memory is another's, as a DTensor's is."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise AssertionError(f"{function} is not wanted")
+
+
+# The bug: A_log as a DTensor has no address, which the library takes for not given: exp(A_log) was 1.
+def test_tensors_without_memory_are_refused():
+    with pytest.raises(ValueError, match="A_log is a Wrapper without memory of its own; .*to_local"):
+        _tensors.check_memory("A_log", Wrapper(torch.zeros(4)))
+    _tensors.check_memory("A_log", torch.zeros(4))
+    _tensors.check_memory("A_log", torch.nn.Parameter(torch.zeros(4)))
+    _tensors.check_memory("A_log", torch.zeros(0))
+
+
+# The bug: of a tensor that is negated lazily the memory was read, which holds the other sign.
+def test_lazily_negated_tensors_are_made():
+    x = inputs()
+    x = {name: tensor.fill_(index + 1.0) for index, (name, tensor) in enumerate(x.items())}
+    negated = {name: torch._neg_view(tensor) for name, tensor in x.items()}
+    A_log = torch._neg_view(torch.ones(2))
+    t = _tensors.Tensors(**negated, A_log=A_log, dt_bias=None, initial_state=None, cu_seqlens=None)
+    made = _tensors.repaired(t, torch.float32)
+    for name, tensor in made._asdict().items():
+        if tensor is None:
+            continue
+        assert not tensor.is_neg()
+        at = (ctypes.c_float * 1).from_address(tensor.data_ptr()) if name == "A_log" else None
+        assert at is None or at[0] == -1.0
+        assert torch.equal(tensor, t._asdict()[name].resolve_neg())

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.hpp"
 #include "base/text.hpp"
 #include "tune/json.hpp"
 
@@ -170,10 +172,14 @@ Judged judge(const measure::Summary& first, const measure::Summary& second, doub
 }
 
 Result<Json> read_results(const std::string& path) {
+  errno = 0;
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
-  if (!file) return Status(Code::invalid_argument, fmt::format("{} cannot be read", path));
+  if (!file) {
+    const std::string why = base::file::describe(errno != 0 ? errno : EIO);
+    return Status(Code::invalid_argument, fmt::format("{} cannot be read: {}", path, why));
+  }
   Json found = Json::array();
   const auto add = [&](const Json& rows) {
     for (const Json& row : rows) {

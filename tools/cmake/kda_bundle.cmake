@@ -2,6 +2,12 @@
 # compiled kernels (kda-tune bundle create) and finds them by itself.
 function(kda_link_bundle target bundle)
   include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/kda_needs_cxx.cmake")
+  # Of a static library the linker would leave out what nobody refers to.
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL STATIC_LIBRARY OR type STREQUAL INTERFACE_LIBRARY)
+    message(FATAL_ERROR "kda_link_bundle(${target} ...): ${target} is a ${type}, from which the "
+      "bundle would be lost; name the programs or shared libraries that link it")
+  endif()
   cmake_path(ABSOLUTE_PATH bundle NORMALIZE)
   string(MD5 id "${bundle}")
   set(source "${CMAKE_CURRENT_BINARY_DIR}/kda_bundle_${id}.cpp")

@@ -10,6 +10,7 @@
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
 #include "cli/text_file.hpp"
+#include "reference/cases.hpp"
 #include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
@@ -158,6 +159,13 @@ int bundle_create(const Request& request) {
     throw cli::Failure(cli::kBadCommand,
                        "bundle create -: stdout has the report, and a bundle is read back whole; "
                        "name a file, such as kernels.kdab");
+  }
+  if (reference::find_case(request.bundle_file) != nullptr && request.problems.empty()) {
+    throw cli::Failure(
+        cli::kBadCommand,
+        fmt::format("bundle create {0}: that is a case and would be the file's name, "
+                    "for kernels of every case; write kernels.kdab {0}, or ./{0}",
+                    request.bundle_file));
   }
   cli::check_writable(request.bundle_file);
   Json left_out = Json::array();

@@ -1,5 +1,6 @@
 #include "tune/cache_health.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <string_view>
@@ -56,9 +57,9 @@ CacheHealth cache_health(const std::string& directory) {
   }
   health.set_aside = names_in(health.directory + "/v1/bad").size();
   if (const int error = file::make_directories(health.directory); error != 0) {
-    health.trouble = file::describe(error);
+    health.trouble = fmt::format("it cannot be made: {}; set KDA_CACHE_DIR", file::describe(error));
   } else if (::access(health.directory.c_str(), W_OK) != 0) {
-    health.trouble = "it cannot be written";
+    health.trouble = "it cannot be written; set KDA_CACHE_DIR";
   }
   return health;
 }

@@ -1,6 +1,7 @@
 #include "tune/configuration.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/env.hpp"
 #include "base/text.hpp"
@@ -77,8 +78,10 @@ cli::Subject problem_of(const Request& request) {
   }
   std::vector<cli::Subject> subjects = problems_of(request);
   if (subjects.size() != 1) {
-    throw cli::Failure(cli::kBadCommand,
-                       fmt::format("this names {} problems; one is wanted", subjects.size()));
+    std::vector<std::string> names;
+    for (const cli::Subject& each : subjects) names.push_back("\"" + each.name + "\"");
+    throw cli::Failure(cli::kBadCommand, fmt::format("this names {} problems, {}; one is wanted",
+                                                     names.size(), fmt::join(names, ", ")));
   }
   return std::move(subjects.front());
 }

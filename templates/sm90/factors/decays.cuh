@@ -96,10 +96,10 @@ struct Decays : Solve {
         put(to, total);
         to += pitch;
       }
-      if (part == 0) put(&shared.middle_log[half][channel], total);
+      if (part == 0) put(&shared.decays.middle_log[half][channel], total);
     }
-    put(&shared.whole_log[half][channel], total);
-    put(&shared.whole[half][channel], exp2_of(total));
+    put(&shared.decays.whole_log[half][channel], total);
+    put(&shared.whole(half)[channel], exp2_of(total));
     return fminf(total.x, total.y) < strongest_anchor;
   }
 
@@ -139,8 +139,8 @@ struct Decays : Solve {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int c = channel + i;
-      const float middle = shared.middle_log[half][c];
-      strong |= fminf(middle, shared.whole_log[half][c] - middle) < strongest_anchor;
+      const float middle = shared.decays.middle_log[half][c];
+      strong |= fminf(middle, shared.decays.whole_log[half][c] - middle) < strongest_anchor;
     }
     return strong;
   }
@@ -151,14 +151,16 @@ struct Decays : Solve {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       kda::sum_squares(
-          shared.squares, lane, warp, half,
+          shared.decays.squares, lane, warp, half,
           [&](int ks) { return place(buffer + image.kd, half, ks); }, k_to_q);
     }
   }
 
-  KDA_DEVICE float key_unit(int token) const { return kda::key_unit(shared.squares, token, 1.0F); }
+  KDA_DEVICE float key_unit(int token) const {
+    return kda::key_unit(shared.decays.squares, token, 1.0F);
+  }
   KDA_DEVICE float query_unit(int token) const {
-    return kda::query_unit(shared.squares, token, 1.0F);
+    return kda::query_unit(shared.decays.squares, token, 1.0F);
   }
 };
 

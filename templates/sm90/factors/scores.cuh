@@ -43,7 +43,7 @@ struct Scores : Decays {
       for (int ks = 0; ks < k_steps; ++ks) {
         const u32 k_at = place(buffer + image.kd, half, ks);
         const int channel = warp * slab + ks * 16 + 2 * lane.t;
-        const auto at = [&](const float(&x)[keys], int i) {
+        const auto at = [&](const float* x, int i) {
           return *reinterpret_cast<const float2*>(&x[channel + i / 2 * 8]);
         };
         u32 k_raw[4];
@@ -64,15 +64,15 @@ struct Scores : Decays {
             k_up[i] = k_in[i] = times(k, up);
             q_up[i] = q_in[i] = times(q, up);
             k_down[i] = times(k, down);
-            k_out[i] = times(k_down[i], times(at(shared.whole[half], i), key_scale));
+            k_out[i] = times(k_down[i], times(at(shared.whole(half), i), key_scale));
           } else {
-            float2 end = at(shared.whole_log[half], i);
+            float2 end = at(shared.decays.whole_log[half], i);
             end = make_float2(end.x + key_bits, end.y + key_bits);
             k_in[i] = times(k, exp2_of(d));
             q_in[i] = times(q, exp2_of(d));
             k_out[i] = times(k, exp2_of(make_float2(end.x - d.x, end.y - d.y)));
             if constexpr (anchor == Anchor::middle) {
-              const float2 middle = at(shared.middle_log[half], i);
+              const float2 middle = at(shared.decays.middle_log[half], i);
               const float2 from = make_float2(d.x - middle.x, d.y - middle.y);
               k_up[i] = times(k, exp2_of(from));
               q_up[i] = times(q, exp2_of(from));
@@ -90,7 +90,7 @@ struct Scores : Decays {
           u32 x[4], kd[4], qd[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            const float2 to_end = times(k_out[i], at(shared.whole[1], i));
+            const float2 to_end = times(k_out[i], at(shared.whole(1), i));
             x[i] = F16::pack(k_out[i].x, k_out[i].y);
             kr[i] = F16::pack(to_end.x, to_end.y);
             kd[i] = Bf16::pack(k_in[i].x, k_in[i].y);
@@ -113,7 +113,7 @@ struct Scores : Decays {
           u32 kd[4], qd[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            const float2 before = at(shared.whole[0], i);
+            const float2 before = at(shared.whole(0), i);
             const float2 k = times(k_in[i], before);
             const float2 q = times(q_in[i], before);
             kd[i] = Bf16::pack(k.x, k.y);

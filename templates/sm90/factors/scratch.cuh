@@ -24,41 +24,50 @@ struct Departure {
 using Squares = float[chunk][2][warps];
 
 struct AnyGateScratch {
+  // Structs in unions have names: NVRTC before 12.8 finds no member of one that has none.
+  struct Sums {
+    LeftSums left;
+    RightSums right;
+    BelowSums below;  // k k with the first half, q k with the second
+  };
+  struct Decays {
+    float whole[2][keys];       // decay over each half
+    float whole_log[2][keys];   // its log2
+    float middle_log[2][keys];  // log2 decay up to each half's middle
+    Squares squares;
+  };
+  struct Solved {
+    char inverse[2][Inverse::bytes];  // [half]
+    uint4 below[32];                  // f16 operands by lane: Solve::minus_kk_below, then perhaps
+                                      // invert_below
+    uint4 qk[3][32];                  // f16 A operands: first half, second half, below
+  };
+
   // A warp's part of half the tokens: raw g and then D of its slab, then its score sums.
   union Slice {
     float decay[half_tokens][pitch];
-    struct {
-      LeftSums left;
-      RightSums right;
-      BelowSums below;  // k k with the first half, q k with the second
-    };
+    Sums sums;
   };
   Slice slices[warps][2];  // [warp][half]
   union {
-    struct {
-      float whole[2][keys];       // decay over each half
-      float whole_log[2][keys];   // its log2
-      float middle_log[2][keys];  // log2 decay up to each half's middle
-      Squares squares;
-    };
+    Decays decays;
     float lowers[4][lower_block];
   };
   union {
-    struct {
-      char inverse[2][Inverse::bytes];  // [half]
-      uint4 below[32];                  // f16 operands by lane: Solve::minus_kk_below, then perhaps
-                                        // invert_below
-      uint4 qk[3][32];                  // f16 A operands: first half, second half, below
-    };
+    Solved solved;
     uint4 k_after[warps][k_steps][32];  // [warp]: k of the first half to its end, by lane
     float pairs[2][2][16][16];          // [half]: k k and q k where the vote failed
   };
   float beta[chunk];
   Departure departure;
 
-  KDA_DEVICE LeftSums& left(int warp, int half) { return slices[warp][half].left; }
-  KDA_DEVICE RightSums& right(int warp, int half) { return slices[warp][half].right; }
-  KDA_DEVICE BelowSums& below_sums(int warp, int which) { return slices[warp][which].below; }
+  KDA_DEVICE LeftSums& left(int warp, int half) { return slices[warp][half].sums.left; }
+  KDA_DEVICE RightSums& right(int warp, int half) { return slices[warp][half].sums.right; }
+  KDA_DEVICE BelowSums& below_sums(int warp, int which) { return slices[warp][which].sums.below; }
+  KDA_DEVICE float* whole(int half) { return decays.whole[half]; }
+  KDA_DEVICE char* inverse(int half) { return solved.inverse[half]; }
+  KDA_DEVICE uint4* below() { return solved.below; }
+  KDA_DEVICE uint4* qk(int part) { return solved.qk[part]; }
   // beta_i k_i k_j of a diagonal 8 x 8 block: [column * 8 + row].
   KDA_DEVICE float* lower(int block) { return lowers[block]; }
 };

@@ -85,7 +85,7 @@ struct Solve : Group {
     return diagonal_operand(lane(), total_left(half, 1), total_right(half, 1), up);
   }
 
-  KDA_DEVICE Inverse inverse(int half) const { return Inverse(shared.inverse[half]); }
+  KDA_DEVICE Inverse inverse(int half) const { return Inverse(shared.inverse(half)); }
 
   // M diag(beta), times strength_scale, of `count` halves from `first_half` on; one warp, a lane a
   // column.
@@ -148,14 +148,14 @@ struct Solve : Group {
   static constexpr bool each_inverts = tune.beside != 0;
 
   KDA_DEVICE uint4 invert_below() const {
-    return kda::invert_below(across(0), across(1), shared.below[number_in_warp()]);
+    return kda::invert_below(across(0), across(1), shared.below()[number_in_warp()]);
   }
 
   KDA_DEVICE uint4 inverse_below() const {
     if constexpr (each_inverts) {
       return invert_below();
     } else {
-      return shared.below[number_in_warp()];
+      return shared.below()[number_in_warp()];
     }
   }
 
@@ -182,7 +182,7 @@ struct Solve : Group {
       float high[2][4] = {};
       multiply_f16(low, first, kr[0][ks]);
       if constexpr (tune.slabs != 0) {
-        decay_columns(low, &shared.whole[1][warp * slab + ks * 16 + 2 * lane().t]);
+        decay_columns(low, &shared.whole(1)[warp * slab + ks * 16 + 2 * lane().t]);
       }
       multiply_f16(low, below, kr[1][ks]);
       multiply_f16(high, second, kr[1][ks]);
@@ -199,14 +199,14 @@ struct Solve : Group {
     const auto block = [&](u32 row, u32 column) {
       return image + Square::at(row + l % 16, column + l / 16 * 8);
     };
-    const uint4 q = shared.qk[part == 3 ? 1 : (part == 1 ? 0 : 2)][l];
+    const uint4 q = shared.qk(part == 3 ? 1 : (part == 1 ? 0 : 2))[l];
     const u32 a[4] = {q.x, q.y, q.z, q.w};
     u32 b[4];
     ptx::ldmatrix_x4_trans(b, along(part == 3 ? 1 : 0));
     float c[2][4] = {};
     multiply_f16(c, a, b);
     if (part == 2) {
-      const uint4 q2 = shared.qk[1][l];
+      const uint4 q2 = shared.qk(1)[l];
       const u32 a2[4] = {q2.x, q2.y, q2.z, q2.w};
       const u32 b2[4] = {m.x, m.z, m.y, m.w};
       multiply_f16(c, a2, b2);
@@ -226,16 +226,16 @@ struct Solve : Group {
     if (role == 0 || (role == 3 && each_inverts)) {
       invert<each_inverts ? 1 : 2>(role == 0 ? 0 : 1);
     } else if (role == 1) {
-      shared.below[lane] = minus_kk_below();
-      shared.qk[0][lane] = diagonal(0, up);
-      shared.qk[1][lane] = diagonal(1, up);
-      shared.qk[2][lane] = qk_below(up);
+      shared.below()[lane] = minus_kk_below();
+      shared.qk(0)[lane] = diagonal(0, up);
+      shared.qk(1)[lane] = diagonal(1, up);
+      shared.qk(2)[lane] = qk_below(up);
     } else if (role == 3 || tune.groups > 1) {
       meanwhile();
     }
     if constexpr (!each_inverts) {
       meet();
-      if (role == 0) shared.below[lane] = invert_below();
+      if (role == 0) shared.below()[lane] = invert_below();
     }
   }
 

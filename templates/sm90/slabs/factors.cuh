@@ -27,7 +27,7 @@ struct Factors : Lengths {
     if (number_in_warp() < slab) {
       const int channel = warp * slab + number_in_warp();
       reinterpret_cast<float*>(buffer + image.decay)[tile::decay_place(channel)] =
-          shared.whole[0][channel] * shared.whole[1][channel];
+          shared.whole(0)[channel] * shared.whole(1)[channel];
     }
     meet();
   }
@@ -35,7 +35,7 @@ struct Factors : Lengths {
  private:
   // Of the first or second eight channels of a k step, a lane's two.
   KDA_DEVICE float* whole_at(int half, int ks, int i) const {
-    return &shared.whole[half][warp * slab + ks * 16 + i * 8 + 2 * lane().t];
+    return &shared.whole(half)[warp * slab + ks * 16 + i * 8 + 2 * lane().t];
   }
   // After the last, some other.
   static KDA_DEVICE u32 next_piece(Raw raw, int half, int ks) {

@@ -18,12 +18,12 @@ struct Scratch {
 
   Area q[4];
   Area k[4];
-  Area g[4];             // and then shares of the sums below
-  float whole[2][keys];  // decay over each half
-  char inverse[2][Inverse::bytes];
-  uint4 below[32];  // f16 operands by lane: Solve::minus_kk_below
+  Area g[4];              // and then shares of the sums below
+  float wholes[2][keys];  // decay over each half
+  char inverses[2][Inverse::bytes];
+  uint4 below_operands[32];  // f16 operands by lane: Solve::minus_kk_below
   union {
-    uint4 qk[3][32];  // f16 A operands: first half, second half, below
+    uint4 qk_operands[3][32];  // f16 A operands: first half, second half, below
     Squares squares;
   };
   float beta[chunk];
@@ -38,6 +38,10 @@ struct Scratch {
   KDA_DEVICE RightSums& right(int warp, int half) {
     return reinterpret_cast<RightSums&>(k[warp][free_part(half) * part]);
   }
+  KDA_DEVICE float* whole(int half) { return wholes[half]; }
+  KDA_DEVICE char* inverse(int half) { return inverses[half]; }
+  KDA_DEVICE uint4* below() { return below_operands; }
+  KDA_DEVICE uint4* qk(int part) { return qk_operands[part]; }
   // When all rows have been read.
   KDA_DEVICE BelowSums& below_sums(int warp, int which) {
     return reinterpret_cast<BelowSums&>(g[warp][which * part]);

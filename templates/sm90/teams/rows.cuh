@@ -98,8 +98,8 @@ struct Rows : Team {
   // Where a half's raw rows come to.
   KDA_DEVICE Raw raw(int half) const {
     if (half == 0) {
-      return {ptx::shared_address(scratch().k), ptx::shared_address(scratch().q),
-              ptx::shared_address(scratch().g), Half::panel_bytes};
+      return {ptx::shared_address(scratch().k), ptx::shared_address(scratch().rows.q),
+              ptx::shared_address(scratch().rows.g), Half::panel_bytes};
     }
     const u32 k = address() + image.kd + half_tokens * Factor::row_bytes;
     return {k, k + k_to_q, k + k_to_kr, Factor::panel_bytes};

@@ -22,21 +22,27 @@ struct Share {
   float2 right[2][32];  // of a half: rows 8-15 of columns 8-15
 };
 
+// Raw rows of the first half, until they have been read.
+struct RawRows {
+  char q[Half::bytes];
+  char g[Half::bytes];
+};
+
+// Shares of the scores, when the second half's rows have been begun.
+struct Shares {
+  Share qk;
+  union {
+    Share kk;
+    float lowers[4][lower_block];  // beta_i k_i k_j of diagonal blocks: [column * 8 + row]
+  };
+};
+
 struct Scratch {
   float whole[128];     // decay over the second half; then what follows is where a swizzle starts
   char k[Half::bytes];  // of the first half
   union {
-    struct {
-      char q[Half::bytes];  // of the first half
-      char g[Half::bytes];
-    };
-    struct {
-      Share qk;  // when the second half's rows have been begun
-      union {
-        Share kk;
-        float lowers[4][lower_block];  // beta_i k_i k_j of diagonal blocks: [column * 8 + row]
-      };
-    };
+    RawRows rows;
+    Shares shares;
   };
   union {
     char inverse[2][Inverse::bytes];

@@ -26,11 +26,11 @@ struct Solve : Rows {
                                const Meanwhile& meanwhile, const AfterSolve& after_solve) const {
     if (warp == 0) {
       send(
-          scratch().qk, scores.qk_below, [&](int half) { return scores.qk_left(half); },
+          scratch().shares.qk, scores.qk_below, [&](int half) { return scores.qk_left(half); },
           [&](int half) { return scores.qk_right(half); });
     } else {
       send(
-          scratch().kk, scores.kk_below, [&](int half) { return scores.kk_left(half); },
+          scratch().shares.kk, scores.kk_below, [&](int half) { return scores.kk_left(half); },
           [&](int half) { return scores.kk_right(half); });
     }
     ptx::fence_async_proxy();
@@ -88,7 +88,7 @@ struct Solve : Rows {
 
   // q k, lower and diagonal, times `up`.
   KDA_DEVICE void take(Queries& q, const Scores& scores, float up) const {
-    const Share& other = scratch().qk;
+    const Share& other = scratch().shares.qk;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       q[half] = diagonal_operand(lane(), plus(scores.qk_left(half), other.left[half][own]),
@@ -101,7 +101,7 @@ struct Solve : Rows {
 
   // What invert_below() takes of k k: minus the transpose of the block below.
   KDA_DEVICE uint4 minus_transposed(const Scores& scores) const {
-    const Share& other = scratch().kk;
+    const Share& other = scratch().shares.kk;
     const float4 x = plus(four(scores.kk_below[0]), other.below[0][own]);
     const float4 y = plus(four(scores.kk_below[1]), other.below[1][own]);
     constexpr float minus = -1 / key_scale;
@@ -114,7 +114,7 @@ struct Solve : Rows {
   // M diag(beta), times strength_scale, of both halves; one warp, a lane a column.
   KDA_DEVICE void invert(const Scores& scores) const {
     const tile::Lane lane = this->lane();
-    const Share& other = scratch().kk;
+    const Share& other = scratch().shares.kk;
     float4 left[2];
     float2 right[2];
     float beta0[2], beta1[2];  // before anything is written, or each load would wait for that
@@ -130,10 +130,10 @@ struct Solve : Rows {
     const int at = 2 * lane.t * 8 + lane.g;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float* first = scratch().lowers[2 * half] + at;
+      float* first = scratch().shares.lowers[2 * half] + at;
       first[0] = left[half].x * beta0[half];
       first[8] = left[half].y * beta0[half];
-      float* second = scratch().lowers[2 * half + 1] + at;
+      float* second = scratch().shares.lowers[2 * half + 1] + at;
       second[0] = right[half].x * beta1[half];
       second[8] = right[half].y * beta1[half];
       kk_lower[half] = F16::pack(whole_tf32 * left[half].z, whole_tf32 * left[half].w);
@@ -143,7 +143,7 @@ struct Solve : Rows {
     const u32 column = own % 8;
     const float strength = beta[own] * strength_scale;
     float x[8];
-    substitute(x, scratch().lowers[block], static_cast<int>(column));
+    substitute(x, scratch().shares.lowers[block], static_cast<int>(column));
     const Inverse own_half = inverse(static_cast<int>(block / 2));
     const u32 first = block % 2 * 8;
     // Of eight rows the last four have their units exchanged.

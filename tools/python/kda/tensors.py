@@ -34,6 +34,7 @@ _TORCH_TYPES = {
 }
 # DLDataType: (code, bits).
 _DLPACK_TYPES = {(2, 32): "f32", (4, 16): "bf16", (2, 16): "f16", (0, 32): "i32", (0, 64): "i64"}
+_WRITTEN = ("o", "final_state", "w", "u")
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
@@ -126,7 +127,10 @@ def _of_interface(name: str, tensor: Any, interface: Mapping[str, Any]) -> View:
             raise ValueError(f"{name} has strides of {strides} bytes, not whole elements of {size}")
         strides = tuple(stride // size for stride in strides)
     stream = stream_of_interface(name, interface)
-    return View(interface["data"][0] or 0, tuple(interface["shape"]), strides, kind, tensor, stream)
+    pointer, read_only = interface["data"]
+    if read_only and name in _WRITTEN:
+        raise ValueError(f"{name} is read-only, by its __cuda_array_interface__; a run writes it")
+    return View(pointer or 0, tuple(interface["shape"]), strides, kind, tensor, stream)
 
 
 def _ordinal_of_dlpack(device_type: int, ordinal: int) -> Optional[int]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kda import _abi
-from kda.torch._tensors import INDICES
+from kda.torch._tensors import INDICES, check_memory
 
 
 class Paging(NamedTuple):
@@ -64,6 +64,7 @@ def check_slots(slots: Slots, device: torch.device, sequences: int) -> None:
             continue
         if x.device != device:
             raise ValueError(f"{name} is on {x.device} and the pool on {device}")
+        check_memory(name, x)
         if x.dtype not in INDICES:
             what = "counts" if name == "committed_tokens" else "slot indices"
             raise ValueError(f"{name} is {x.dtype}; {what} are int32 or int64")

@@ -65,9 +65,11 @@ def repaired(t: Tensors, state_type: Optional[torch.dtype]) -> Tensors:
     """
 
     def plain(x: Optional[Tensor], dtype: torch.dtype) -> Optional[Tensor]:
-        return None if x is None else x.detach().to(dtype).contiguous()
+        return None if x is None else x.detach().resolve_neg().to(dtype).contiguous()
 
-    rows = {n: x.contiguous() if _needs_copy(n, x) else x for n, x in rows_of(t).items()}
+    # Of a tensor that is negated lazily the memory holds the other sign.
+    rows = {n: x.resolve_neg() for n, x in rows_of(t).items()}
+    rows = {n: x.contiguous() if _needs_copy(n, x) else x for n, x in rows.items()}
     cu = t.cu_seqlens
     if cu is not None:
         cu = plain(cu, cu.dtype if cu.dtype in INDICES else torch.int64)
@@ -121,6 +123,15 @@ def check_types(t: Tensors) -> None:
             )
 
 
+def check_memory(name: str, x: Tensor) -> None:
+    """That its address is one: to the library null is what was not given."""
+    if x.numel() > 0 and x.data_ptr() == 0:
+        raise ValueError(
+            f"{name} is a {type(x).__name__} without memory of its own; pass the tensor that has it, "
+            "as DTensor.to_local() is"
+        )
+
+
 def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
     """What the library cannot see of its pointers."""
     device = t.q.device
@@ -131,6 +142,7 @@ def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
             raise ValueError(f"{name} is on {x.device}; kda runs on CUDA devices")
         if x.device != device:
             raise ValueError(f"{name} is on {x.device} and q on {device}; they must be together")
+        check_memory(name, x)
     check_types(t)
     HV, K = t.g.shape[2:]
     for name, x, count in (("A_log", t.A_log, HV), ("dt_bias", t.dt_bias, HV * K)):

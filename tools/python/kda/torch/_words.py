@@ -29,6 +29,33 @@ class Words(NamedTuple):
     beta_at_most_one: bool  # promised of what is no logit; FLA has no such word
 
 
+# Words of other forms of these calls, by which a call would mean what it does not do here.
+_PAGED = "kda.torch.paged_kda and fused_recurrent_kda take it"
+_ELSEWHERE = {
+    "ssm_state_indices": _PAGED,
+    "num_accepted_tokens": _PAGED,
+    "committed_tokens": _PAGED,
+    "inplace_final_state": _PAGED,
+    "out": _PAGED,
+    "initial_state_indices": "kda.torch.paged_kda takes it",
+    "checkpoint_indices": "kda.torch.paged_kda takes it",
+    "checkpoint_tokens": "kda.torch.paged_kda takes it",
+    "a_log": "A_log is its name here",
+    "g_bias": "dt_bias is its name here",
+    "compute_gate": "use_gate_in_kernel is its name here",
+    "sigmoid_beta": "use_beta_sigmoid_in_kernel is its name here",
+}
+
+
+def refuse_elsewhere(name: str, kwargs: dict[str, Any], taken: tuple[str, ...] = ()) -> None:
+    """Of keywords that FLA's calls would pass over: those that say what this call would not do."""
+    for word, value in kwargs.items():
+        remedy = _ELSEWHERE.get(word)
+        if remedy is None or word in taken or value is None or value is False:
+            continue
+        raise TypeError(f"{name} does nothing with {word}; {remedy}")
+
+
 def said(
     scale: Optional[float],
     output_final_state: bool,

@@ -19,7 +19,7 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._tensors import Tensors, check_cu_seqlens, given
-from kda.torch._words import Words, check, rule_of, said
+from kda.torch._words import Words, check, refuse_elsewhere, rule_of, said
 from kda.torch.paged import fused_recurrent_kda_fwd
 
 
@@ -145,6 +145,7 @@ def chunk_kda(
     A_log = dt_bias = None
     at_most_one = False
     if kwargs:
+        refuse_elsewhere("chunk_kda", kwargs)
         if "transpose_state_layout" in kwargs:
             state_v_first = _under_its_old_name(state_v_first, kwargs)
         chunk_size = kwargs.get("chunk_size", 64)
@@ -196,6 +197,7 @@ def fused_recurrent_kda(
     """
     at_most_one = False
     if kwargs:
+        refuse_elsewhere("fused_recurrent_kda", kwargs, _PAGED)
         at_most_one = bool(kwargs.get("beta_at_most_one", False))
         if "transpose_state_layout" in kwargs:
             state_v_first = _under_its_old_name(state_v_first, kwargs)

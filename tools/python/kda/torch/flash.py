@@ -17,6 +17,7 @@ from kda.problem import Gate
 from kda._same import Known, remember
 from kda.torch import _call, _ops, _tensors
 from kda.torch._call import Rule
+from kda.torch._pool import Paging
 from kda.torch._tensors import Tensors, given
 
 
@@ -142,6 +143,7 @@ def flash_kda_fwd(
         True,
         True,
         torch.float32 if state is None else state.dtype,
+        Paging(0, False, False),  # torch 2.7 traces no default that is a tuple of ours
     )
     _check(t, out, final_state)
     if traced:

@@ -17,7 +17,7 @@ from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._pool import Paging, Slots, check_shape, check_slots, need_one_slot
 from kda.torch._tensors import Tensors, check_cu_seqlens, check_out, given
-from kda.torch._words import Words, check, rule_of, said
+from kda.torch._words import Words, check, refuse_elsewhere, rule_of, said
 
 _ready: Known[Ready] = {}
 
@@ -230,12 +230,19 @@ def fused_recurrent_kda_fwd(
     The keywords committed_tokens and beta_at_most_one, which FLA has not, are those of
     :func:`paged_kda`.
     """
+    if kwargs:
+        refuse_elsewhere("fused_recurrent_kda_fwd", kwargs, ("committed_tokens",))
     committed_tokens: Tensor | None = kwargs.get("committed_tokens")
     beta_at_most_one = bool(kwargs.get("beta_at_most_one", False))
     if committed_tokens is not None and ssm_state_indices is None:
         raise ValueError(
             "committed_tokens is given without ssm_state_indices; name the states' slots, "
             "torch.arange(N) for a state each"
+        )
+    if num_accepted_tokens is not None and ssm_state_indices is None:
+        raise ValueError(
+            "num_accepted_tokens is given without ssm_state_indices; name the slots that the states "
+            "after drafted tokens went to"
         )
     if inplace_final_state:
         assert initial_state is not None, "inplace_final_state=True needs initial_state"
