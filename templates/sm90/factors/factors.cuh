@@ -29,7 +29,7 @@ struct Factors : Pairs {
     }
     if (thread < keys) {
       reinterpret_cast<float*>(buffer + image.decay)[tile::decay_place(thread)] =
-          shared.whole(0)[thread] * shared.whole(1)[thread];
+          shared.decays.whole[0][thread] * shared.decays.whole[1][thread];
     }
     ptx::fence_async_proxy();
     meet();
