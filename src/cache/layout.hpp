@@ -29,8 +29,8 @@ class Layout {
     return objects() + "/" + digest.substr(0, 2) + "/" + digest + ".kdo";
   }
 
-  // The files there are, as paths; empty where the directory cannot be read.  Behind links below the
-  // root, or in folders of users that are not trusted (base/trust.hpp), there are none.
+  // The files there are, as paths; empty where the directory cannot be read.  Behind links below
+  // the root, or in folders of users that are not trusted (base/trust.hpp), there are none.
   std::vector<std::string> entries() const;
   std::vector<std::string> temporaries() const;
   std::vector<std::string> set_aside() const;

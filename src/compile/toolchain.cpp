@@ -185,8 +185,9 @@ bool forget_noted_toolchain() {
   State& to = state();
   const std::lock_guard lock(to.mutex);
   if (!to.known || !to.known->noted) return false;
-  base::log::info(fmt::format("{} does not open, though a note says it does; looking for NVRTC again",
-                              to.known->toolchain.path));
+  base::log::info(
+      fmt::format("{} does not open, though a note says it does; looking for NVRTC again",
+                  to.known->toolchain.path));
   to.known.reset();
   to.doubts = true;
   return true;

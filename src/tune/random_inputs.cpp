@@ -176,8 +176,7 @@ struct Tensors {
 
   Problem p;
   int sequences;
-  std::int64_t
-      tokens;  // of all; fewer than max_tokens where N does not divide those of a dense run
+  std::int64_t tokens;  // of all sequences; of a dense run perhaps fewer than max_tokens
   StatePool pool;
   Buffer q, k, v, g, b, A_log, dt_bias, cu_seqlens, initial_state, o, final_state;
   Buffer indices, checkpoints, committed_tokens;

@@ -189,15 +189,16 @@ TEST_CASE("a directory that is not there, or is none, sweeps to nothing") {
 // The bug: links below a cache's root were followed, so that a first publish, and `kda-tune cache
 // clear`, removed whatever was old, or anything, where v1/tmp led.
 TEST_CASE("what lies behind a link below the root is nobody's leftover") {
-  for (const char* link : {"/v1/tmp", "/v1/bad", "/v1/objects", "/v1", "/wisdom/v1/tmp", "/wisdom"}) {
+  for (const char* link :
+       {"/v1/tmp", "/v1/bad", "/v1/objects", "/v1", "/wisdom/v1/tmp", "/wisdom"}) {
     INFO(link);
     const Scratch scratch;
     const std::string root = scratch / "c";
     const std::string home = scratch / "home";
-    const std::string name = link == std::string("/v1")        ? "/tmp"
-                             : link == std::string("/wisdom")  ? "/v1/tmp"
+    const std::string name = link == std::string("/v1")           ? "/tmp"
+                             : link == std::string("/wisdom")     ? "/v1/tmp"
                              : link == std::string("/v1/objects") ? "/zz"
-                                                               : "";
+                                                                  : "";
     REQUIRE(file::make_directories(home + name) == 0);
     REQUIRE(file::publish(scratch.path(), home + name + "/thing.kdo", "mine") == 0);
     set_age(home + name + "/thing.kdo", 48 * kHour);

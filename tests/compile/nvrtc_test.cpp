@@ -161,7 +161,7 @@ TEST_CASE("a child forked amid a compile is told so, and does not wait") {
     const auto build = compile::compile(job_for("sm_90a"), {});
     if (build) return 1;
     return build.status().message().find("forked while another thread") != std::string::npos ? 7
-                                                                                              : 2;
+                                                                                             : 2;
   });
   const bool amid = !ended;
   const int code = child.wait();

@@ -27,8 +27,8 @@ TEST_CASE("an application's search finds inputs as promised", "[gpu]") {
   }
 }
 
-// The bug: of a dense problem whose N does not divide T no candidate was right, as rows of o that no
-// sequence has were compared, too; each such plan searched in vain and was the cost model's.
+// The bug: of a dense problem whose N does not divide T no candidate was right, as rows of o that
+// no sequence has were compared, too; each such plan searched in vain and was the cost model's.
 TEST_CASE("an application's search serves dense runs of any T and N", "[gpu]") {
   if (!on_device()) return;
   for (const char* words : {"T=1000 N=3 H=4", "T=4 N=8 H=2"}) {

@@ -184,8 +184,8 @@ TEST_CASE("what nests deeply is no JSON", "[tune]") {
     CHECK(tune::parse_json(nested(depth)).is_discarded());
   }
   // Brackets within text are text.
-  const std::string text = "{\"x\":\"" + std::string(100, '[') + "\\\"" + std::string(100, '{') +
-                           "\"," + line.substr(1);
+  const std::string text =
+      "{\"x\":\"" + std::string(100, '[') + "\\\"" + std::string(100, '{') + "\"," + line.substr(1);
   CHECK(tune::parse_record(text));
 }
 

@@ -242,11 +242,12 @@ int cache_gc(const Request& request) {
 int cache_clear(const Request& request) {
   const std::string directory = directory_of(request);
   const cache::Layout at(directory);
-  const Json row{{"directory", directory},
-                 {"entries_removed", remove_all(at.entries())},
-                 {"leftovers_removed", remove_all(left_over(at.temporaries())) + remove_all(at.set_aside())},
-                 {"entries_kept", at.entries().size()},
-                 {"leftovers_kept", left_over(at.temporaries()).size() + at.set_aside().size()}};
+  const Json row{
+      {"directory", directory},
+      {"entries_removed", remove_all(at.entries())},
+      {"leftovers_removed", remove_all(left_over(at.temporaries())) + remove_all(at.set_aside())},
+      {"entries_kept", at.entries().size()},
+      {"leftovers_kept", left_over(at.temporaries()).size() + at.set_aside().size()}};
   constexpr Column columns[] = {{"directory", "directory"},
                                 {"entries_removed", "entries gone"},
                                 {"leftovers_removed", "leftovers gone"},

@@ -2,8 +2,10 @@
 
 Forward only.  What is not here yet raises NotImplementedError; what only chooses between FLA's own
 kernels (safe_gate, chunk_size, disable_recompute, cu_seqlens_cpu) is checked as FLA does and
-otherwise without effect.  Tensors of any strides are read in place where the last dimension is
-contiguous.  cu_seqlens is read on the device alone: no call waits for the GPU.
+otherwise without effect.  Other keywords are passed over, as FLA does, but for those of the paged
+form and of vLLM's fork, by which a call would mean what it does not do: TypeError.  Tensors of any
+strides are read in place where the last dimension is contiguous.  cu_seqlens is read on the device
+alone: no call waits for the GPU.
 """
 
 from __future__ import annotations
