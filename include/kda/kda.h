@@ -124,8 +124,8 @@ typedef struct kda_forward {
   const void* committed_tokens;
 } kda_forward;
 
-/* Every field's default into the struct_size bytes at each, which must not be null; kda_*_init give
-   their own size. */
+/* Every field's default into the struct_size bytes at each; kda_*_init give their own size.  Null
+   is passed over. */
 void kda_problem_init_sized(kda_problem* problem, size_t struct_size);
 void kda_options_init_sized(kda_options* options, size_t struct_size);
 void kda_forward_init_sized(kda_forward* forward, size_t struct_size);

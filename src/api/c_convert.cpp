@@ -157,6 +157,7 @@ Status convert(const C* from, typename Sized<C>::Cpp& to) {
 // As much as fits; what the caller has beyond it becomes zero.
 template <class C>
 void put(const typename Sized<C>::Cpp& from, C* to, std::size_t size) noexcept {
+  if (to == nullptr) return;
   C whole = filled<C>(from);
   whole.struct_size = size;
   std::memset(static_cast<void*>(to), 0, size);

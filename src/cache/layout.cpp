@@ -4,33 +4,29 @@
 #include <utility>
 
 #include "base/file.hpp"
-#include "base/trust.hpp"
 
 namespace kda::cache {
 namespace {
 
 namespace file = base::file;
 
-// A directory in which we, or who we trust, made what there is.  Behind a link lies what is not the
-// cache's, and is not to be swept.
-bool is_own(const std::string& directory) {
+// Behind a link lies what is not the cache's.
+bool is_folder(const std::string& path) {
   file::Info info;
-  return file::info(directory, info, /*itself=*/true) == 0 && info.directory &&
-         base::trusts_owner(info.owner);
+  return file::info(path, info, /*itself=*/true) == 0 && info.directory;
 }
 
 std::vector<std::string> paths_in(const std::string& directory) {
   std::vector<std::string> paths;
-  if (!is_own(directory) || file::list(directory, paths) != 0) paths.clear();
+  if (!is_folder(directory) || file::list(directory, paths) != 0) paths.clear();
   for (std::string& path : paths) path = file::join(directory, path);
   return paths;
 }
 
 }  // namespace
 
-// The folders below the root, too, which may lie behind a link.
 std::vector<std::string> Layout::below(const char* folder, const std::string& directory) const {
-  return is_own(root_ + folder) ? paths_in(directory) : std::vector<std::string>();
+  return is_folder(root_ + folder) ? paths_in(directory) : std::vector<std::string>();
 }
 
 std::vector<std::string> Layout::entries() const {
@@ -46,9 +42,8 @@ std::vector<std::string> Layout::entries() const {
 std::string Layout::trouble() const {
   for (const std::string& path : {root_ + "/v1", objects()}) {
     file::Info info;
-    if (file::info(path, info, /*itself=*/true) == 0 && (info.link || info.directory) &&
-        !is_own(path)) {
-      return path + ": is a link, or another user's; what lies there is left alone";
+    if (file::info(path, info, /*itself=*/true) == 0 && info.link) {
+      return path + " is a link; what it leads to is left alone";
     }
   }
   std::vector<std::string> folders;
@@ -67,7 +62,7 @@ std::string Layout::trouble() const {
 
 std::vector<std::string> Layout::temporaries() const {
   std::vector<std::string> paths = below("/v1", temporary());
-  if (!is_own(root_ + "/wisdom")) return paths;
+  if (!is_folder(root_ + "/wisdom")) return paths;
   for (std::string& path : below("/wisdom/v1", wisdom_temporary())) {
     paths.push_back(std::move(path));
   }

@@ -29,8 +29,8 @@ class Layout {
     return objects() + "/" + digest.substr(0, 2) + "/" + digest + ".kdo";
   }
 
-  // The files there are, as paths; empty where the directory cannot be read.  Behind links below
-  // the root, or in folders of users that are not trusted (base/trust.hpp), there are none.
+  // The files there are, as paths; empty where the directory cannot be read.  Links below the root
+  // are not followed.
   std::vector<std::string> entries() const;
   std::vector<std::string> temporaries() const;
   std::vector<std::string> set_aside() const;
@@ -40,6 +40,7 @@ class Layout {
   std::string trouble() const;
 
  private:
+  // What is in a directory below that folder of the root.
   std::vector<std::string> below(const char* folder, const std::string& directory) const;
 
   std::string root_;

@@ -8,6 +8,7 @@
 
 #include "base/file.hpp"
 #include "base/file_lock.hpp"
+#include "base/trust.hpp"
 #include "cache/layout.hpp"
 
 namespace kda::cache {
@@ -66,6 +67,10 @@ Swept sweep(const std::string& root, std::int64_t cap, std::int64_t target,
             std::int64_t young_seconds) {
   Swept swept;
   const Layout at(root);
+  // Whoever may write a folder there may change it for a link between a look and a removal.
+  for (const char* folder : {"/v1", "/wisdom", "/wisdom/v1"}) {
+    if (!base::distrust(root + folder).empty()) return swept;
+  }
   file::Lock lock;  // where it cannot be had for another reason, as on filesystems without locks
   if (file::make_directories(at.locks()) == 0 && file::locks_work(at.locks()) &&
       lock.try_acquire(at.locks() + "/sweep.lock") == EWOULDBLOCK) {

@@ -192,17 +192,15 @@ class Search {
   }
 
   Status failure() const {
-    if (!env::get("KDA_NVRTC_PATH").empty()) {
-      return {Code::compile_failed,
-              fmt::format("no usable NVRTC; tried:\n{}KDA_NVRTC_PATH names that, and no other is "
-                          "tried; unset it, or have it name libnvrtc (NVRTC {}.{} or newer) or its "
-                          "directory",
-                          tried_, kOldestMajor, kOldestMinor)};
-    }
+    const char* const remedy =
+        env::get("KDA_NVRTC_PATH").empty()
+            ? "Install the CUDA toolkit, or set KDA_NVRTC_PATH to libnvrtc or its directory"
+            : "KDA_NVRTC_PATH names that, and no other is tried; unset it, or have it name "
+              "libnvrtc "
+              "or its directory";
     return {Code::compile_failed,
-            fmt::format("no usable NVRTC; tried:\n{}Install the CUDA toolkit (NVRTC {}.{} or "
-                        "newer), or set KDA_NVRTC_PATH to libnvrtc or its directory",
-                        tried_, kOldestMajor, kOldestMinor)};
+            fmt::format("no usable NVRTC; tried:\n{}{} (NVRTC {}.{} or newer)", tried_, remedy,
+                        kOldestMajor, kOldestMinor)};
   }
 
  private:

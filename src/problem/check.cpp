@@ -208,12 +208,10 @@ Status check_aliases(const Problem& p, const Forward& f) {
         {"q", f.q}, {"k", f.k},       {"v", f.v},
         {"g", f.g}, {"beta", f.beta}, {"initial_state", f.initial_state},
     };
+    const void* const state = f.final_state == f.initial_state ? nullptr : f.final_state;
     for (const auto& [name, data] : inputs) {
       if (f.o == data) return refuse("o and {} are the same memory; outputs need their own", name);
-    }
-    const bool own_state = f.final_state != nullptr && f.final_state != f.initial_state;
-    for (const auto& [name, data] : inputs) {
-      if (own_state && f.final_state == data) {
+      if (data != nullptr && state == data) {
         return refuse("final_state and {} are the same memory; outputs need their own", name);
       }
     }

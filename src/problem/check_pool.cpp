@@ -46,8 +46,10 @@ Status check_size(const Problem& p, const StatePool& pool) {
   return {};
 }
 
+int index_bytes(const Problem& p) { return p.slot_index_type == Index::i32 ? 4 : 8; }
+
 Status check_indices(const Problem& p, const char* name, const void* data) {
-  const int bytes = p.slot_index_type == Index::i32 ? 4 : 8;
+  const int bytes = index_bytes(p);
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (address % static_cast<unsigned>(bytes) == 0) return {};
   return refuse("pool.{} = {:#x} is not aligned to its element of {} bytes", name, address, bytes);
@@ -62,8 +64,8 @@ Status check_table(const Problem& p, const char* name, const IndexTable& table, 
     return refuse("pool.{}.stride = {} is less than columns = {} (0: contiguous)", name,
                   table.stride, table.columns);
   }
-  const int bytes = p.slot_index_type == Index::i32 ? 4 : 8;
-  const std::int64_t room = std::numeric_limits<std::int64_t>::max() / bytes - table.columns;
+  const std::int64_t room =
+      std::numeric_limits<std::int64_t>::max() / index_bytes(p) - table.columns;
   if (sequences > 1 && table.stride > room / (sequences - 1)) {
     return refuse(
         "pool.{}.stride = {} reaches past 63 bits of address; with {} sequences {} does not", name,

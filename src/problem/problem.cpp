@@ -153,8 +153,8 @@ Status check_committed(const Problem& p) {
   if (p.wy_chunk != 0) {
     return refuse(
         "committed_tokens beside wy_chunk = {}: w and u are of chunks, and tokens are committed "
-        "one by "
-        "one; set one of them",
+        "one "
+        "by one; set one of them",
         p.wy_chunk);
   }
   return {};

@@ -45,8 +45,7 @@ Status not_compiled(const Unit& unit, const cache::Cache& cache) {
   std::string why = fmt::format(
       "KDA_JIT=off, and no cache or bundle holds {} for {} (key {}); kda-tune bundle create "
       "makes one for the devices that --arch names, and explain says in what kernels at hand "
-      "differ "
-      "from this one (both take the problem as describe() words it)",
+      "differ from this one (both take the problem as describe() words it)",
       unit.job.entry, unit.job.target, unit.key.digest());
   for (const std::string& trouble : cache.troubles()) why += "; " + trouble;
   return {Code::compile_failed, std::move(why)};

@@ -89,6 +89,10 @@ TEST_CASE("the C structs start from the C++ defaults", "[api]") {
   Problem read{.heads = 99};
   REQUIRE(api::to_cpp(&problem, read).ok());
   CHECK(read == Problem{});
+  // The bug: null ended the process, which every other call refuses.
+  kda_problem_init(nullptr);
+  kda_options_init(nullptr);
+  kda_forward_init(nullptr);
 
   kda_options options;
   kda_options_init(&options);

@@ -4,12 +4,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <string_view>
 
 #include "base/fault.hpp"
 #include "base/file.hpp"
 #include "cache/entries.hpp"
 #include "cache/layout.hpp"
+#include "cache/survey.hpp"
 #include "support/catch.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
@@ -180,4 +183,24 @@ TEST_CASE("a directory that vanishes, or becomes a file, while it is used") {
   const Warnings warnings;
   CHECK(origin_of(cache, "c") == Origin::built);
   CHECK(origin_of(cache, "a") == Origin::memory);
+}
+
+// The bug: an entry that another process took away to make room was called damaged.
+TEST_CASE("an entry that is gone since it was listed is no damaged one") {
+  const Scratch scratch;
+  CHECK(fresh_origin_of(scratch.path()) == Origin::built);
+  REQUIRE(kda::cache::survey(scratch.path()).size() == 1);
+  const auto surveyed = [&](fault::Hook gone) {
+    fault::hook() = gone;
+    const std::size_t found = kda::cache::survey(scratch.path()).size();
+    fault::hook() = nullptr;
+    return found;
+  };
+  static bool opened;
+  opened = false;
+  CHECK(surveyed([](const char* step) {
+          opened = opened || std::string_view(step) == "open";
+          return opened ? ENOENT : 0;
+        }) == 0);
+  CHECK(surveyed([](const char* step) { return std::string_view(step) == "open" ? EIO : 0; }) == 1);
 }

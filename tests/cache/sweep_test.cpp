@@ -189,20 +189,21 @@ TEST_CASE("a directory that is not there, or is none, sweeps to nothing") {
 // The bug: links below a cache's root were followed, so that a first publish, and `kda-tune cache
 // clear`, removed whatever was old, or anything, where v1/tmp led.
 TEST_CASE("what lies behind a link below the root is nobody's leftover") {
-  for (const char* link :
-       {"/v1/tmp", "/v1/bad", "/v1/objects", "/v1", "/wisdom/v1/tmp", "/wisdom"}) {
-    INFO(link);
+  struct Row {
+    const char *link, *inside;  // a folder of the cache, and where its files would lie behind it
+  };
+  for (const Row& row : {Row{"/v1/tmp", ""}, Row{"/v1/bad", ""}, Row{"/v1/objects", "/zz"},
+                         Row{"/v1", "/tmp"}, Row{"/v1", "/objects/zz"}, Row{"/wisdom/v1/tmp", ""},
+                         Row{"/wisdom/v1", "/tmp"}, Row{"/wisdom", "/v1/tmp"}}) {
+    INFO(row.link << " " << row.inside);
     const Scratch scratch;
     const std::string root = scratch / "c";
     const std::string home = scratch / "home";
-    const std::string name = link == std::string("/v1")           ? "/tmp"
-                             : link == std::string("/wisdom")     ? "/v1/tmp"
-                             : link == std::string("/v1/objects") ? "/zz"
-                                                                  : "";
-    REQUIRE(file::make_directories(home + name) == 0);
-    REQUIRE(file::publish(scratch.path(), home + name + "/thing.kdo", "mine") == 0);
-    set_age(home + name + "/thing.kdo", 48 * kHour);
-    const std::string from = root + link;
+    const std::string thing = home + row.inside + "/thing.kdo";
+    REQUIRE(file::make_directories(home + row.inside) == 0);
+    REQUIRE(file::publish(scratch.path(), thing, "mine") == 0);
+    set_age(thing, 48 * kHour);
+    const std::string from = root + row.link;
     REQUIRE(file::make_directories(from.substr(0, from.find_last_of('/'))) == 0);
     REQUIRE(::symlink(home.c_str(), from.c_str()) == 0);
     const Layout at(root);
@@ -210,7 +211,7 @@ TEST_CASE("what lies behind a link below the root is nobody's leftover") {
     CHECK(at.set_aside().empty());
     CHECK(at.entries().empty());
     CHECK(sweep(root, 0, 0, 0).leftovers == 0);
-    CHECK(exists(home + name + "/thing.kdo"));
+    CHECK(exists(thing));
   }
 }
 
@@ -220,5 +221,5 @@ TEST_CASE("a cache whose entries lie behind a link is not called empty") {
   REQUIRE(file::make_directories(scratch / "elsewhere") == 0);
   REQUIRE(::symlink((scratch / "elsewhere").c_str(), (scratch / "c/v1/objects").c_str()) == 0);
   CHECK(Layout(scratch / "c").trouble() ==
-        scratch / "c/v1/objects: is a link, or another user's; what lies there is left alone");
+        scratch / "c/v1/objects is a link; what it leads to is left alone");
 }

@@ -11,6 +11,8 @@
 #include "base/file.hpp"
 #include "cache/entries.hpp"
 #include "cache/layout.hpp"
+#include "cache/survey.hpp"
+#include "cache/sweep.hpp"
 #include "support/catch.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
@@ -187,4 +189,20 @@ TEST_CASE("without a home, and without an entry for the user, kernels stay in me
   });
   CHECK(code == 0);
   CHECK(std::filesystem::is_empty(scratch.path()));  // not in the working directory either
+}
+
+// Whoever may write v1 may have it lead elsewhere between a look and a removal; and a cache of
+// others is still there to be looked into, as kda-tune does.
+TEST_CASE("a folder of another user's below the root is looked into and not swept") {
+  if (!is_root()) return;
+  const Scratch scratch;
+  const std::string root = scratch / "kda";
+  CHECK(fresh_origin_of(root) == Origin::built);
+  REQUIRE(::chown((root + "/v1").c_str(), kSomeone, kSomeone) == 0);
+  CHECK(Layout(root).entries().size() == 1);
+  CHECK(Layout(root).trouble().empty());
+  CHECK(kda::cache::survey(root).size() == 1);
+  CHECK(kda::cache::sweep(root, 0, 0, -1).entries == 0);
+  REQUIRE(::chown((root + "/v1").c_str(), 0, 0) == 0);
+  CHECK(kda::cache::sweep(root, 0, 0, -1).entries == 1);
 }

@@ -448,7 +448,7 @@ def test_kda_prefill_refuses_tangents():
 def test_words_of_other_forms_are_refused(call, word, remedy):
     with pytest.raises(TypeError, match=f"{call.__name__} does nothing with {word}; .*{remedy}"):
         call(**inputs(), **{word: torch.zeros(1)})
-    for nothing in (None, False):  # not given: the call goes as far as it can without a GPU
+    for nothing in (None, False, 0):  # not given: the call goes as far as it can without a GPU
         with pytest.raises(ValueError, match="kda runs on CUDA devices"):
             call(**inputs(), initial_state=torch.zeros(1, 2, 16, 16), **{word: nothing})
 

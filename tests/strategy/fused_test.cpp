@@ -367,6 +367,9 @@ TEST_CASE("fused refuses what it does not serve, naming it", "[strategy]") {
   refused(fused.applicable(problem_in_words("H=64 pool=1 ht=1 checkpoint=80"), h200()),
           "checkpoint_tokens=80 is not a multiple of chunk=32");
   refused(fused.applicable(problem_in_words("H=64"), *device::parse("sm_89")), "needs sm_90");
+  // The bug: the remedy was a strategy that 8.9 has not, either.
+  refused(fused.applicable(problem_in_words("H=64"), *device::parse("sm_89")),
+          "; chunk serves more");
   refused(compose_with(problem_in_words("T=65536 H=32768 N=65536 varlen=1")).status(),
           "2147483648 parts");
   refused(compose_with(problem_in_words("T=2147483648 H=1")).status(), "max_tokens=2147483648");

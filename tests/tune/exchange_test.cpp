@@ -1,8 +1,11 @@
 // Wisdom out and in: export, import, merge, verify, prune.
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 
+#include "base/fault.hpp"
 #include "problem/problem.hpp"
 #include "strategy/pick.hpp"
 #include "strategy/ways.hpp"
@@ -118,6 +121,28 @@ TEST_CASE("prune takes what is named and nothing else", "[tune]") {
   CHECK(tune::verify(f.to).empty());
   CHECK(prune({.all = true}) == 1);
   CHECK(f.mine(f.to).empty());
+}
+
+// The bug: beside another that removes records prune ended half way, and verify called them
+// damaged.
+TEST_CASE("records that are gone since they were listed are passed over", "[tune]") {
+  Fixture f;
+  REQUIRE(f.to.add(record_of(f.first)));
+  const auto while_gone = [](base::fault::Hook hook, const auto& call) {
+    base::fault::hook() = hook;
+    const auto result = call();
+    base::fault::hook() = nullptr;
+    return result;
+  };
+  const auto removed =
+      while_gone([](const char* step) { return std::string_view(step) == "unlink" ? ENOENT : 0; },
+                 [&] { return tune::prune(f.to, {.all = true}, record_of(f.first).environment); });
+  REQUIRE(removed);
+  CHECK(*removed == 0);
+  CHECK(while_gone([](const char* step) { return std::string_view(step) == "open" ? ENOENT : 0; },
+                   [&] { return tune::verify(f.to).size(); }) == 0);
+  CHECK(while_gone([](const char* step) { return std::string_view(step) == "open" ? EIO : 0; },
+                   [&] { return tune::verify(f.to).size(); }) == 1);
 }
 
 // The bug: KDA_CACHE=ro, of which nothing is to be written, and prune removed what was there.

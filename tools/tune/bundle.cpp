@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "cache/survey.hpp"
 #include "cli/failure.hpp"
+#include "cli/presets.hpp"
 #include "cli/progress.hpp"
 #include "cli/text_file.hpp"
 #include "reference/cases.hpp"
@@ -160,12 +161,15 @@ int bundle_create(const Request& request) {
                        "bundle create -: stdout has the report, and a bundle is read back whole; "
                        "name a file, such as kernels.kdab");
   }
-  if (reference::find_case(request.bundle_file) != nullptr && request.problems.empty()) {
+  const std::string& file = request.bundle_file;
+  const bool is_problem =
+      reference::find_case(file) != nullptr || cli::find_preset(file) != nullptr;
+  if (is_problem && request.problems.empty()) {
     throw cli::Failure(
         cli::kBadCommand,
-        fmt::format("bundle create {0}: that is a case and would be the file's name, "
-                    "for kernels of every case; write kernels.kdab {0}, or ./{0}",
-                    request.bundle_file));
+        fmt::format("bundle create {0}: {0} would be the file, with kernels of every case; write "
+                    "bundle create kernels.kdab {0}, or ./{0} for such a file",
+                    file));
   }
   cli::check_writable(request.bundle_file);
   Json left_out = Json::array();

@@ -78,10 +78,13 @@ cli::Subject problem_of(const Request& request) {
   }
   std::vector<cli::Subject> subjects = problems_of(request);
   if (subjects.size() != 1) {
+    constexpr std::size_t kSome = 5;
     std::vector<std::string> names;
-    for (const cli::Subject& each : subjects) names.push_back("\"" + each.name + "\"");
+    for (const cli::Subject& each : subjects) names.push_back(base::quote(each.name));
+    const std::size_t all = names.size();
+    if (all > kSome) names.resize(kSome), names.emplace_back("...");
     throw cli::Failure(cli::kBadCommand, fmt::format("this names {} problems, {}; one is wanted",
-                                                     names.size(), fmt::join(names, ", ")));
+                                                     all, fmt::join(names, ", ")));
   }
   return std::move(subjects.front());
 }

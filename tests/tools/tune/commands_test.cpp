@@ -376,3 +376,30 @@ TEST_CASE("every format of list prints", "[tools]") {
     CHECK_THAT(ran.out, test::contains("recurrent"));
   }
 }
+
+// The bug: `bundle create h64` compiled every case, for minutes, into a file of that name.
+TEST_CASE("a bundle's file is no case and no model", "[tools]") {
+  for (const char* name : {"h64", "kimi-linear-48b"}) {
+    const test::Ran ran = run({"bundle", "create", name});
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains(std::string("bundle create kernels.kdab ") + name));
+    CHECK_FALSE(std::filesystem::exists(name));
+  }
+}
+
+// The bug: that it was several problems was all that was said.
+TEST_CASE("where one problem is wanted those that are named are listed", "[tools]") {
+  const test::Ran two = run({"explain", "T=64,128 H=2"});
+  CHECK(two.code == 2);
+  CHECK_THAT(two.err, test::contains("this names 2 problems, \"T=64 H=2\", \"T=128 H=2\"; one is"));
+  const test::Ran many = run({"explain", "T=64,128 H=1,2,4,8"});
+  CHECK_THAT(many.err,
+             test::contains("this names 8 problems, ") && test::contains(", ...; one is"));
+}
+
+// The bug: why a file could not be read was not said.
+TEST_CASE("compare says why a file cannot be read", "[tools]") {
+  const test::Ran ran = run({"compare", "/nowhere/before.json", "/nowhere/after.json"});
+  CHECK(ran.code != 0);
+  CHECK_THAT(ran.err, test::contains("/nowhere/before.json cannot be read: No such file"));
+}

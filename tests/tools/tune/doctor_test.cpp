@@ -91,3 +91,10 @@ TEST_CASE("doctor looks at every place of KDA_WISDOM_PATH", "[tools]") {
   const test::Environment off("KDA_CACHE", "off");
   CHECK(rows_of("KDA_WISDOM_PATH") == "none KDA_CACHE=off: KDA_WISDOM_PATH is not read\n");
 }
+
+// The bug: of a cache that cannot be made doctor gave the errno alone.
+TEST_CASE("doctor names the remedy of a cache that cannot be made", "[tools]") {
+  const test::Environment cache("KDA_CACHE_DIR", "/proc/nowhere/kda");
+  CHECK_THAT(rows_of("cache"),
+             test::contains("it cannot be made: ") && test::contains("set KDA_CACHE_DIR"));
+}

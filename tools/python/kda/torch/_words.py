@@ -29,14 +29,14 @@ class Words(NamedTuple):
     beta_at_most_one: bool  # promised of what is no logit; FLA has no such word
 
 
+# Words by which fused_recurrent_kda is a call on a pool of states.
+PAGED = (
+    "ssm_state_indices", "num_accepted_tokens", "committed_tokens", "inplace_final_state", "out",
+)  # fmt: skip
+
 # Words of other forms of these calls, by which a call would mean what it does not do here.
-_PAGED = "kda.torch.paged_kda and fused_recurrent_kda take it"
 _ELSEWHERE = {
-    "ssm_state_indices": _PAGED,
-    "num_accepted_tokens": _PAGED,
-    "committed_tokens": _PAGED,
-    "inplace_final_state": _PAGED,
-    "out": _PAGED,
+    **dict.fromkeys(PAGED, "kda.torch.paged_kda and fused_recurrent_kda take it"),
     "initial_state_indices": "kda.torch.paged_kda takes it",
     "checkpoint_indices": "kda.torch.paged_kda takes it",
     "checkpoint_tokens": "kda.torch.paged_kda takes it",
@@ -49,11 +49,12 @@ _ELSEWHERE = {
 
 def refuse_elsewhere(name: str, kwargs: dict[str, Any], taken: tuple[str, ...] = ()) -> None:
     """Of keywords that FLA's calls would pass over: those that say what this call would not do."""
-    for word, value in kwargs.items():
-        remedy = _ELSEWHERE.get(word)
-        if remedy is None or word in taken or value is None or value is False:
+    for word in kwargs:
+        if word not in _ELSEWHERE or word in taken:
             continue
-        raise TypeError(f"{name} does nothing with {word}; {remedy}")
+        value = kwargs[word]
+        if value is not None and not (isinstance(value, int) and value == 0):
+            raise TypeError(f"{name} does nothing with {word}; {_ELSEWHERE[word]}")
 
 
 def said(

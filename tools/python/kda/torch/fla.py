@@ -21,7 +21,7 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._tensors import Tensors, check_cu_seqlens, given
-from kda.torch._words import Words, check, refuse_elsewhere, rule_of, said
+from kda.torch._words import PAGED, Words, check, refuse_elsewhere, rule_of, said
 from kda.torch.paged import fused_recurrent_kda_fwd
 
 
@@ -35,9 +35,6 @@ def _covers_all(cu_seqlens_cpu: Optional[Tensor], tokens: int) -> bool:
 
 
 _ready: Known[Ready] = {}
-_PAGED = (
-    "ssm_state_indices", "num_accepted_tokens", "committed_tokens", "inplace_final_state", "out",
-)  # fmt: skip
 
 
 def _run(
@@ -199,12 +196,12 @@ def fused_recurrent_kda(
     """
     at_most_one = False
     if kwargs:
-        refuse_elsewhere("fused_recurrent_kda", kwargs, _PAGED)
+        refuse_elsewhere("fused_recurrent_kda", kwargs, PAGED)
         at_most_one = bool(kwargs.get("beta_at_most_one", False))
         if "transpose_state_layout" in kwargs:
             state_v_first = _under_its_old_name(state_v_first, kwargs)
         # Given as None is not given.
-        paged = {name: kwargs[name] for name in _PAGED if kwargs.get(name) is not None}
+        paged = {name: kwargs[name] for name in PAGED if kwargs.get(name) is not None}
         if paged:
             paged.setdefault("inplace_final_state", "ssm_state_indices" in paged)
             return fused_recurrent_kda_fwd(

@@ -28,7 +28,8 @@ def _need(holds: bool, message: str) -> None:
 
 
 def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
-    for name, x in zip((*t._fields, "out", "final_state"), (*t, out, final_state)):
+    # torch 2.7 traces the class's _fields, and not the tuple's own.
+    for name, x in (*zip(Tensors._fields, t), ("out", out), ("final_state", final_state)):
         _need(x is None or x.device.type in ("cuda", "meta"), f"{name} must be on a CUDA device")
     q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
     for name, x in (("q", q), ("k", k), ("v", v), ("g", g), ("out", out)):
