@@ -28,15 +28,22 @@ int number_before(std::string_view line, std::string_view phrase) {
 
 // ptxas reports an entry, then the functions it calls that were not inlined, then what all of them
 // use:
+//   ptxas info    : (C7513) Potential Performance Loss: wgmma.mma_async instructions are
+//                   serialized due to ... in the function 'name'          (all of one line)
 //   ptxas info    : Compiling entry function 'name' for 'sm_90a'
 //   ptxas info    : Function properties for name
 //       0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 //   ptxas info    : Used 30 registers, used 1 barriers, 1024 bytes smem
 Resources parse_resources(std::string_view log, std::string_view entry) {
   const std::string heading = fmt::format("Compiling entry function '{}'", entry);
+  const std::string serialized = fmt::format("in the function '{}'", entry);
   Resources resources;
   bool inside = false;
   for (const std::string_view line : base::split(log, '\n')) {
+    if (line.find("wgmma.mma_async instructions are serialized") != std::string_view::npos &&
+        line.find(serialized) != std::string_view::npos) {
+      resources.serialized_wgmma = 1;
+    }
     if (line.find("Compiling entry function '") != std::string_view::npos) {
       inside = line.find(heading) != std::string_view::npos;
       continue;

@@ -11,6 +11,8 @@ struct Resources {
   int spill_bytes = 0;  // stores + loads, a thread
   int stack_bytes = 0;  // local frame, a thread
   int static_shared_bytes = 0;
+  // 1: ptxas has each of its wgmma wait for the one before, which costs up to half of the speed.
+  int serialized_wgmma = 0;
   double compile_milliseconds = 0;
 };
 

@@ -23,9 +23,10 @@ std::string line_of(const program::Kernel& kernel) {
   const compile::Resources& r = kernel.resources;
   return fmt::format(
       "kernel     {}: {}, {} threads, {} registers, {} bytes spilled, {} + {} bytes of shared "
-      "memory (static + dynamic), {}\n",
+      "memory (static + dynamic), {}{}\n",
       kernel.stage.name, kernel.path, kernel.stage.threads, r.registers, r.spill_bytes,
-      r.static_shared_bytes, kernel.stage.shared_bytes, origin_of(kernel));
+      r.static_shared_bytes, kernel.stage.shared_bytes, origin_of(kernel),
+      r.serialized_wgmma != 0 ? ", its wgmma serialized by ptxas (a newer NVRTC may not)" : "");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Blocks of a cluster: who they are, each other's shared memory, and where they meet.
 #pragma once
 
+#include "base/compiler.cuh"
 #include "base/types.cuh"
 
 namespace kda::ptx {
@@ -18,7 +19,7 @@ KDA_DEVICE void cluster_meet() {
 }
 
 // Arrivals that order nothing are of PTX 8.7, CUDA 12.8; before that they release, too.
-#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8)
+#if KDA_CUDA_SINCE(12, 8)
 #define KDA_ARRIVES "relaxed"
 #else
 #define KDA_ARRIVES "release"

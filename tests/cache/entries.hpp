@@ -29,6 +29,7 @@ inline cache::Entry entry_for(const std::string& source) {
                         .spill_bytes = 8,
                         .stack_bytes = 16,
                         .static_shared_bytes = 1024,
+                        .serialized_wgmma = 1,
                         .compile_milliseconds = 12.5}};
 }
 

@@ -1,6 +1,9 @@
 #include "cache/entry_file.hpp"
 
+#include "base/digest.hpp"
+#include "cache/bytes.hpp"
 #include "cache/entries.hpp"
+#include "cache/fields.hpp"
 #include "support/catch.hpp"
 
 using kda::cache::decode;
@@ -22,7 +25,27 @@ TEST_CASE("an entry survives a round trip") {
   CHECK(after.resources.spill_bytes == 8);
   CHECK(after.resources.stack_bytes == 16);
   CHECK(after.resources.static_shared_bytes == 1024);
+  CHECK(after.resources.serialized_wgmma == 1);
   CHECK(after.resources.compile_milliseconds == 12.5);
+}
+
+TEST_CASE("an entry of before wgmma was noted is still one") {
+  std::string file = encode(key_for("a"), entry_for("a"));
+  std::string field;
+  kda::cache::append_field(field, "serialized_wgmma", "1");
+  const std::size_t at = file.find(field);
+  REQUIRE(at != std::string::npos);
+  file.erase(at, field.size());
+  std::string header_bytes;
+  kda::cache::append_number(header_bytes, kda::cache::number_at(file, 8) - field.size());
+  file.replace(8, 8, header_bytes);
+  file.resize(file.size() - 32);  // the digest
+  file += kda::base::digest(file);
+  Entry entry;
+  entry.resources.serialized_wgmma = 7;
+  REQUIRE(decode(file, key_for("a"), entry).empty());
+  CHECK(entry.resources.registers == 96);
+  CHECK(entry.resources.serialized_wgmma == 0);
 }
 
 TEST_CASE("no flipped byte, no flipped bit, no cut and no tail passes for an entry") {

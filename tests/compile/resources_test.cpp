@@ -39,6 +39,21 @@ TEST_CASE("resources of one entry are not taken from another whose name it begin
   CHECK(resources.static_shared_bytes == 0);
 }
 
+// The bug: CUDA 12.8's ptxas and older had `fused` take 1.75 times as long, and said so in a line
+// that nobody read.
+TEST_CASE("products that ptxas serializes are noticed, of the entry alone") {
+  const std::string log = std::string(
+                              "ptxas info    : (C7513) Potential Performance Loss: wgmma.mma_async "
+                              "instructions are serialized due to non wgmma instructions defining "
+                              "input registers of a wgmma between start and end of the pipeline "
+                              "stage in the function 'prepare'\n") +
+                          kLog;
+  CHECK(parse_resources(log, "prepare").serialized_wgmma == 1);
+  CHECK(parse_resources(log, "prepare").registers == 168);
+  CHECK(parse_resources(log, "prepare_tail").serialized_wgmma == 0);
+  CHECK(parse_resources(kLog, "prepare").serialized_wgmma == 0);
+}
+
 TEST_CASE("no report is no resources") {
   CHECK(parse_resources(kLog, "prep").registers == 0);
   CHECK(parse_resources("", "prepare").registers == 0);

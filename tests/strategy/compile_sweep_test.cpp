@@ -115,6 +115,7 @@ void check_kernels(const std::vector<program::Kernel>& kernels, const device::De
     CHECK(r.static_shared_bytes + kernel.stage.shared_bytes <= device.shared_per_block);
     CHECK(static_cast<unsigned>(r.registers) * kernel.stage.threads <= 65536);
     if (!spills_allowed) CHECK(r.spill_bytes == 0);
+    CHECK(r.serialized_wgmma == 0);
   }
 }
 

@@ -13,7 +13,7 @@ constexpr Column kKernelColumns[] = {
     {"stage", "stage"},         {"template", "template"},        {"threads", "threads"},
     {"registers", "regs"},      {"spill_bytes", "spill B"},      {"stack_bytes", "stack B"},
     {"shared_bytes", "smem B"}, {"compile_ms", "compile ms", 0}, {"cubin_bytes", "cubin B"},
-    {"origin", "origin"},       {"used_by", "used by"},
+    {"origin", "origin"},       {"used_by", "used by"},          {"note", "note"},
 };
 
 }  // namespace
@@ -30,6 +30,8 @@ Json kernel_row(const compose::Stage& stage, const program::Unit& unit, const ca
   row["stack_bytes"] = needs.stack_bytes;
   row["static_shared_bytes"] = needs.static_shared_bytes;
   row["shared_bytes"] = stage.shared_bytes + static_cast<std::size_t>(needs.static_shared_bytes);
+  if (needs.serialized_wgmma != 0)
+    row["note"] = "ptxas serializes its wgmma: a newer NVRTC may not";
   row["compile_ms"] = needs.compile_milliseconds;
   row["cubin_bytes"] = found->entry->cubin.size();
   row["origin"] = cache::name_of(found->origin);

@@ -4,6 +4,7 @@
 // making factors takes longer.
 #pragma once
 
+#include "base/compiler.cuh"
 #include "base/slots.cuh"
 #include "ptx/bulk.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
@@ -166,6 +167,10 @@ class Walk {
       }
       Begun chunk;
       int has_begun = 0;
+      if constexpr (!one_text) {
+        begin(chunk);
+        has_begun = 1;
+      }
       // A turn of the loop ends with what the next chunk begins with: ptxas leaves all of it there,
       // where else it puts half of the decay between the first two products.
 #pragma unroll 1
@@ -176,13 +181,20 @@ class Walk {
           if (rows_.stops()) break;
         }
         begin(chunk);
-        // Never 0, which ptxas cannot know: so all chunks share one text.
-        has_begun = args_.in.sequences;
+        if constexpr (one_text) has_begun = args_.in.sequences;  // never 0, which ptxas cannot know
       }
       if (rows_.asks_for_hands()) rows_.by_hand(thread_);
     } while (rows_.left() > 0);
     rows_.end();
   }
+
+  // Whether all chunks share the text of begin().  The ptxas of CUDA 12.8 and before has every
+  // product wait for the one before it then (C7513): an H200 took h64 504 us for 287.
+#if KDA_CUDA_SINCE(12, 9)
+  static constexpr bool one_text = true;
+#else
+  static constexpr bool one_text = false;
+#endif
 
   // How many chunks are left at the next look at what is carried: there the loop ends, as a
   // question in each of its turns takes 0.16 us.
