@@ -18,21 +18,22 @@ KDA_DEVICE void cluster_meet() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// Arrivals that order nothing are of PTX 8.7, CUDA 12.8; before that they release, too.
+// Arrivals that order nothing are of PTX 8.7, CUDA 12.8; before that they release, too, to their
+// own block alone: to a cluster it takes 520 clocks.
 #if KDA_CUDA_SINCE(12, 8)
-#define KDA_ARRIVES "relaxed"
+#define KDA_ARRIVES "relaxed.cluster"
 #else
-#define KDA_ARRIVES "release"
+#define KDA_ARRIVES "release.cta"
 #endif
 
 // Where a condition holds, arrives at a barrier of another block, without a branch, and orders
-// nothing: a release takes 520 clocks.
+// nothing.
 KDA_DEVICE void mbarrier_arrive_remote_if(bool holds, u32 mapped) {
   asm volatile(
       "{.reg .pred p;\n"
       "setp.ne.u32 p, %0, 0;\n"
       "@p mbarrier.arrive." KDA_ARRIVES
-      ".cluster.shared::cluster.b64 _, [%1];}" ::"r"(static_cast<u32>(holds)),
+      ".shared::cluster.b64 _, [%1];}" ::"r"(static_cast<u32>(holds)),
       "r"(mapped)
       : "memory");
 }
@@ -40,7 +41,7 @@ KDA_DEVICE void mbarrier_arrive_remote_if(bool holds, u32 mapped) {
 // Arrives, and announces `bytes` that copies will bring.
 KDA_DEVICE void mbarrier_arrive_expecting_remote(u32 mapped, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx." KDA_ARRIVES
-               ".cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(mapped),
+               ".shared::cluster.b64 _, [%0], %1;" ::"r"(mapped),
                "r"(bytes)
                : "memory");
 }
