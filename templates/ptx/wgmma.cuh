@@ -2,6 +2,7 @@
 #pragma once
 
 #include "abi/dtype.h"
+#include "base/compiler.cuh"
 #include "base/types.cuh"
 
 namespace kda::ptx {
@@ -17,8 +18,22 @@ KDA_DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// A place in shared memory in the units of descriptors.  Each of these is one addition of 64 bits
-// away from it; put together from two words it takes three instructions.
+// A sum of what descriptors are made of, whose lower words do not overflow.  It is one addition;
+// put together from two words it takes three instructions.  But the ptxas of CUDA 12.8 adds to the
+// register of a place before it has copied the place there: products read the chunk before.
+KDA_DEVICE u64 descriptor_sum(u64 a, u64 b) {
+#if KDA_CUDA_SINCE(12, 8) && !KDA_CUDA_SINCE(12, 9)
+  const u32 low = static_cast<u32>(a) + static_cast<u32>(b);
+  const u32 high = static_cast<u32>(a >> 32) + static_cast<u32>(b >> 32);
+  u64 sum;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(sum) : "r"(low), "r"(high));
+  return sum;
+#else
+  return a + b;
+#endif
+}
+
+// A place in shared memory in the units of descriptors.
 struct WgmmaPlace {
   u64 units;
 
@@ -32,7 +47,7 @@ struct WgmmaPlace {
 
   KDA_DEVICE WgmmaPlace operator+(u32 bytes) const {
     WgmmaPlace place = *this;
-    place.units += bytes >> 4;
+    place.units = descriptor_sum(place.units, bytes >> 4);
     return place;
   }
 };
@@ -44,12 +59,12 @@ struct WgmmaTile {
   // row_bytes is the tile's swizzle width.  leading and stride in bytes: for rows along k, stride
   // is 8 rows and leading unused; for rows along n (down), leading is one panel and stride 8 rows.
   KDA_DEVICE WgmmaTile(WgmmaPlace place, u32 row_bytes, u32 leading, u32 stride)
-      : first(place.units + layout(row_bytes, leading, stride)) {}
+      : first(descriptor_sum(place.units, layout(row_bytes, leading, stride))) {}
   KDA_DEVICE WgmmaTile(u32 address, u32 row_bytes, u32 leading, u32 stride)
       : WgmmaTile(WgmmaPlace(address), row_bytes, leading, stride) {}
 
   // The descriptor of the operand that starts `bytes` further.
-  KDA_DEVICE u64 at(u32 bytes) const { return first + (bytes >> 4); }
+  KDA_DEVICE u64 at(u32 bytes) const { return descriptor_sum(first, bytes >> 4); }
 
  private:
   static KDA_DEVICE u64 layout(u32 row_bytes, u32 leading, u32 stride) {
