@@ -129,13 +129,13 @@ struct Forced {
   std::string problem, target, strategy, tuning;
 };
 
-void check_forced(const std::vector<Forced>& wanted, bool spills_allowed) {
-  const test::Scratch cache;
+void check_forced(test::NewKernels& kernels, const std::vector<Forced>& wanted,
+                  bool spills_allowed) {
   std::vector<test::Wanted> all;
   for (const Forced& each : wanted) {
     all.push_back({problem_of(kSizes + each.problem), each.target, each.strategy, each.tuning});
   }
-  const std::vector<NewOnes> made = test::NewKernels(cache.path()).make(all);
+  const std::vector<NewOnes> made = kernels.make(all);
   for (std::size_t i = 0; i < made.size(); ++i) {
     INFO(wanted[i].strategy << " for " << wanted[i].target << ": " << wanted[i].problem << ": "
                             << wanted[i].tuning);
@@ -143,6 +143,12 @@ void check_forced(const std::vector<Forced>& wanted, bool spills_allowed) {
     CHECK(made[i].status);
     check_kernels(made[i].kernels, made[i].device, spills_allowed);
   }
+}
+
+void check_default(const std::vector<Forced>& wanted) {
+  const test::Scratch cache;
+  test::NewKernels kernels(cache.path());
+  check_forced(kernels, wanted, false);
 }
 
 // Whether the planner takes it; nothing is compiled.  A refusal says that the combination does not
@@ -205,25 +211,8 @@ std::vector<Forced> chunk_lengths() {
   return wanted;
 }
 
-}  // namespace
-
-TEST_CASE("pairwise rows hold every pair", "[strategy]") {
-  const std::vector<Factor> factors = {{"a", "b", "c"}, {"d"}, {"e", "f"}, {"g", "h", "i", "j"}};
-  const auto rows = test::pairwise(factors);
-  CHECK(rows.size() < 3 * 2 * 4);
-  for (std::size_t a = 0; a < factors.size(); ++a) {
-    for (std::size_t b = a + 1; b < factors.size(); ++b) {
-      std::set<std::pair<std::size_t, std::size_t>> met;
-      for (const auto& row : rows) met.emplace(row[a], row[b]);
-      CHECK(met.size() == factors[a].size() * factors[b].size());
-    }
-  }
-}
-
-TEST_CASE("default tunings compile without spills for every kind of problem",
-          "[strategy][compile][defaults]") {
-  const test::Scratch cache;
-  test::NewKernels kernels(cache.path());
+// Defaults for every kind of problem.
+void sweep_defaults(test::NewKernels& kernels) {
   // The target is one of the factors: a strategy for several compiles each row for one of them.
   std::vector<Factor> factors = kProblems;
   factors.emplace_back(std::begin(kTargets), std::end(kTargets));
@@ -266,6 +255,60 @@ TEST_CASE("default tunings compile without spills for every kind of problem",
   }
 }
 
+// Forced tunings, and every chunk length at every size a model uses.
+void sweep_tunings(test::NewKernels& kernels) {
+  std::vector<Forced> wanted = chunk_lengths();
+  for (const strategy::Strategy* strategy : strategy::table()) {
+    std::vector<Forced> taken = taken_by(strategy->name);
+    INFO(strategy->name);
+    REQUIRE_FALSE(taken.empty());
+    if (has_others_kernels(*strategy)) taken.resize(1);
+    std::vector<Factor> factors{Factor(taken.size())};  // the first stands for taken
+    std::size_t all = taken.size();
+    for (const tunable::Row& tunable : strategy->space()) {
+      Factor& factor = factors.emplace_back();
+      for (const int value : tunable.values) {
+        factor.push_back(tunable.name + "=" + std::to_string(value));
+      }
+      all *= factor.size();
+    }
+    std::set<std::string> met;
+    for (const test::Row& row : test::pairwise(factors)) {
+      Forced forced = taken[row[0]];
+      // Of tunables that do not fit together, the last ones are left to the planner.
+      for (std::size_t named = factors.size(); named > 1; --named) {
+        forced.tuning.clear();
+        for (std::size_t f = 1; f < named; ++f) forced.tuning += factors[f][row[f]] + " ";
+        if (!supported(forced)) continue;
+        if (met.insert(forced.target + forced.problem + forced.tuning).second) {
+          wanted.push_back(forced);
+        }
+        break;
+      }
+    }
+    // A problem's own ways alone can be forced on strategies that have others' kernels, and of
+    // these sizes two segments on by_gates.
+    const std::size_t least = strategy->goes_by_gates ? 2 : has_others_kernels(*strategy) ? 3 : 5;
+    CHECK(met.size() >= std::min(least, all));
+  }
+  check_forced(kernels, wanted, true);
+}
+
+}  // namespace
+
+TEST_CASE("pairwise rows hold every pair", "[strategy]") {
+  const std::vector<Factor> factors = {{"a", "b", "c"}, {"d"}, {"e", "f"}, {"g", "h", "i", "j"}};
+  const auto rows = test::pairwise(factors);
+  CHECK(rows.size() < 3 * 2 * 4);
+  for (std::size_t a = 0; a < factors.size(); ++a) {
+    for (std::size_t b = a + 1; b < factors.size(); ++b) {
+      std::set<std::pair<std::size_t, std::size_t>> met;
+      for (const auto& row : rows) met.emplace(row[a], row[b]);
+      CHECK(met.size() == factors[a].size() * factors[b].size());
+    }
+  }
+}
+
 // The bug: 64 heads of K = 256 in f16 spilled 2700 bytes by chunk, K = 192 some, and K = 100 in f32
 // by recurrent on sm_89; the rows above hold pairs of values, and these are more at once.
 TEST_CASE("kinds of problems whose default tunings spilled", "[strategy][compile]") {
@@ -277,7 +320,7 @@ TEST_CASE("kinds of problems whose default tunings spilled", "[strategy][compile
       {f16 + "K=256 pool=1", "sm_89", "chunk", ""},
       {f16 + "K=256", "sm_90a", "chunk", ""},
       {f32 + "varlen=1 cu_seqlens=i32 pool=1 zero_padding=1 h0=1 ht=1", "sm_89", "recurrent", ""}};
-  check_forced(wanted, false);
+  check_default(wanted);
 }
 
 TEST_CASE("recurrent's default tunings compile without spills for committed tokens",
@@ -345,7 +388,7 @@ TEST_CASE("states carried into segments compile without spills", "[strategy][com
       {"H=1 HV=2 V=256 h0=0 ht=1 state=bf16", "sm_90a", "by_gates", pairs},
       {"H=2 K=64 h0=1 ht=0 layout=key_first", "sm_90a", "by_gates", pairs},
       {"H=2 h0=1 ht=1 layout=key_first l2norm=0 qk_normalized=1", "sm_90a", "by_gates", pairs}};
-  check_forced(wanted, false);
+  check_default(wanted);
 }
 
 TEST_CASE("the problems of kda_prefill_f32, and its gate, compile without spills",
@@ -364,7 +407,7 @@ TEST_CASE("the problems of kda_prefill_f32, and its gate, compile without spills
                                       {logits + "wy=32", "sm_90a", "chunk_wgmma", ""},
                                       {logits, "sm_90a", "chunk_wgmma", ""},
                                       {logits, "sm_90a", "segments", ""}};
-  check_forced(wanted, false);
+  check_default(wanted);
 }
 
 TEST_CASE("every problem has a default plan on every target", "[strategy]") {
@@ -378,43 +421,11 @@ TEST_CASE("every problem has a default plan on every target", "[strategy]") {
   }
 }
 
-// Both at once, as chunk lengths are among the forced tunings: what one compiles is not new to the
-// other.
-TEST_CASE("forced tunings compile, and every chunk length at every size a model uses",
-          "[strategy][compile]") {
-  std::vector<Forced> wanted = chunk_lengths();
-  for (const strategy::Strategy* strategy : strategy::table()) {
-    std::vector<Forced> taken = taken_by(strategy->name);
-    INFO(strategy->name);
-    REQUIRE_FALSE(taken.empty());
-    if (has_others_kernels(*strategy)) taken.resize(1);
-    std::vector<Factor> factors{Factor(taken.size())};  // the first stands for taken
-    std::size_t all = taken.size();
-    for (const tunable::Row& tunable : strategy->space()) {
-      Factor& factor = factors.emplace_back();
-      for (const int value : tunable.values) {
-        factor.push_back(tunable.name + "=" + std::to_string(value));
-      }
-      all *= factor.size();
-    }
-    std::set<std::string> met;
-    for (const test::Row& row : test::pairwise(factors)) {
-      Forced forced = taken[row[0]];
-      // Of tunables that do not fit together, the last ones are left to the planner.
-      for (std::size_t named = factors.size(); named > 1; --named) {
-        forced.tuning.clear();
-        for (std::size_t f = 1; f < named; ++f) forced.tuning += factors[f][row[f]] + " ";
-        if (!supported(forced)) continue;
-        if (met.insert(forced.target + forced.problem + forced.tuning).second) {
-          wanted.push_back(forced);
-        }
-        break;
-      }
-    }
-    // A problem's own ways alone can be forced on strategies that have others' kernels, and of
-    // these sizes two segments on by_gates.
-    const std::size_t least = strategy->goes_by_gates ? 2 : has_others_kernels(*strategy) ? 3 : 5;
-    CHECK(met.size() >= std::min(least, all));
-  }
-  check_forced(wanted, true);
+// At once, as kernels that defaults have are not new to what is forced.
+TEST_CASE("default tunings compile without spills for every kind of problem, and others compile",
+          "[strategy][compile][sweep]") {
+  const test::Scratch cache;
+  test::NewKernels kernels(cache.path());
+  sweep_defaults(kernels);
+  sweep_tunings(kernels);
 }
