@@ -16,10 +16,15 @@ TEST_CASE("a plan describes itself to people", "[plan]") {
   kernel.stage.threads = 128;
   kernel.stage.shared_bytes = 20480;
   kernel.path = "sm80/chunk/prepare.cu";
-  kernel.resources = {96, 8, 16, 1024, 312.4};
+  kernel.resources = {.registers = 96,
+                      .spill_bytes = 8,
+                      .stack_bytes = 16,
+                      .static_shared_bytes = 1024,
+                      .compile_milliseconds = 312.4};
   kernel.origin = cache::Origin::built;
   program.kernels.push_back(kernel);
   kernel.stage.name = "recurrence";
+  kernel.resources.serialized_wgmma = 1;
   kernel.origin = cache::Origin::disk;
   program.kernels.push_back(kernel);
 
@@ -41,8 +46,10 @@ TEST_CASE("a plan describes itself to people", "[plan]") {
   CHECK_THAT(text, test::contains("workspace  4096 bytes"));
   CHECK_THAT(text, test::contains("prepare: sm80/chunk/prepare.cu, 128 threads, 96 registers, 8 "
                                   "bytes spilled, 1024 + 20480 bytes of shared memory (static + "
-                                  "dynamic), compiled in 312 ms"));
-  CHECK_THAT(text, test::contains("from the disk cache (compiled in 312 ms)"));
+                                  "dynamic), compiled in 312 ms\n"));
+  CHECK_THAT(text,
+             test::contains("from the disk cache (compiled in 312 ms), its wgmma serialized by "
+                            "ptxas (a newer NVRTC may not)"));
   CHECK_THAT(text, !test::contains("lengths "));
 }
 
