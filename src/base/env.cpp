@@ -215,6 +215,17 @@ std::vector<std::string> complaints() {
   return all;
 }
 
+std::vector<std::string> unknown_names() {
+  std::vector<std::string> all;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    const std::string_view entry = *each;
+    const std::string name(entry.substr(0, entry.find('=')));
+    if (name.starts_with("KDA_") && find_row(name.c_str()) == nullptr) all.push_back(name);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 std::string cache_root() {
   const std::string own = get("KDA_CACHE_DIR");
   if (!own.empty()) return file::absolute(own);

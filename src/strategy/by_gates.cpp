@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "strategy/guarded.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/prepared_by.hpp"
 #include "strategy/ways.hpp"
 
 namespace kda::strategy {
@@ -64,15 +66,21 @@ bool walks_at_once(const Problem& problem, const device::Device& device, int oth
 
 Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_kept_states("by_gates", problem); !status) return status;
-  if (most_segments(problem, device) < 2) {
-    return {Code::unsupported,
-            fmt::format(
-                "strategy by_gates: it needs what fused needs by teams (sm_90, bf16, l2norm or "
-                "qk_normalized, beta up to 1, key_dim 64 or 128, value_dim a multiple of 128, the "
-                "bounded gate of a lower_bound in [-5.15, -1e-6], g of 16 bits, a scale in "
-                "[1/1024, 1024]), dense sequences, no state pool, and sequences by value heads "
-                "for a quarter of the multiprocessors at most (the problem is {})",
-                problem::to_text(problem))};
+  if (Status status = fused.applicable(problem, device); !status) {
+    return {status.code(), "strategy by_gates: as " + status.message()};
+  }
+  std::string why = why_not_slabs(problem);
+  if (problem.varlen) why = "varlen is true; dense sequences are served";
+  if (problem.state_pool) why = "state_pool is true; states by themselves are served";
+  if (why.empty() && most_segments(problem, device) < 2) {
+    why = fmt::format(
+        "max_sequences is {} with HV={} and V={}, of whose parts {} has a pair of blocks for fewer "
+        "than two segments each; fewer sequences or heads are served",
+        problem.max_sequences, problem.value_heads, problem.value_dim, device.name);
+  }
+  if (!why.empty()) {
+    return {Code::unsupported, fmt::format("strategy by_gates: {} (the problem is {})", why,
+                                           problem::to_text(problem))};
   }
   return chunk_wgmma.applicable(problem, device);
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "abi/by_lengths.h"
@@ -16,6 +17,7 @@
 #include "strategy/guarded.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/prepared_by.hpp"
 #include "strategy/ways.hpp"
 
 namespace kda::strategy {
@@ -64,12 +66,10 @@ Status applicable(const Problem& problem, const device::Device& device) {
     return {Code::unsupported,
             "strategy by_lengths: mixed_lengths says already that one sequence has most tokens"};
   }
-  if (!prepares_by_group(problem, device, abi::factors::chunk)) {
-    return {Code::unsupported,
-            fmt::format("strategy by_lengths: it needs sm_90, bf16, l2norm or qk_normalized, beta "
-                        "up to 1 (logits, or beta_at_most_one), key_dim a multiple of 64, "
-                        "lower_bound >= -100 and no w and u (the problem is {})",
-                        problem::to_text(problem))};
+  if (const std::string why = why_not_by_group(problem, device, abi::factors::chunk);
+      !why.empty()) {
+    return {Code::unsupported, fmt::format("strategy by_lengths: {} (the problem is {})", why,
+                                           problem::to_text(problem))};
   }
   if (Status status = check_checkpoints("by_lengths", problem, abi::factors::chunk); !status) {
     return status;

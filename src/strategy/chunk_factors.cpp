@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "abi/factors.h"
 #include "compose/prelude.hpp"
 #include "problem/shape.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/prepared_by.hpp"
 
 namespace kda::strategy {
 
@@ -121,21 +121,6 @@ compose::Stage prepare_stage(const Problem& problem, const PrepareTuning& tuning
     bind_prepare(problem, slices, 0, run, launch);
   };
   return stage;
-}
-
-bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk) {
-  return device.major == 9 && problem.wy_chunk == 0 && chunk == abi::factors::chunk &&
-         abi::factors::serves(problem::shape_of(problem)) &&
-         (problem.gate != Gate::bounded || problem.lower_bound >= -100.0F);
-}
-
-bool makes_slabs(const Problem& problem) {
-  constexpr float kStrongest = 119.0F / (16 * std::numbers::log2e_v<float>);  // a token's, 5.15
-  constexpr float kWeakest = 1e-6F;  // whose inverse the kernels take
-  constexpr float kScales = 1024.0F;
-  return problem.gate == Gate::bounded && problem.gate_type != DType::f32 &&
-         problem.lower_bound <= -kWeakest && problem.lower_bound >= -kStrongest &&
-         problem.scale >= 1 / kScales && problem.scale <= kScales;
 }
 
 int Cut::chunks(const Forward& forward, int chunk) const {

@@ -45,15 +45,6 @@ Status check_blocks(std::string_view name, const Problem& problem, int shards);
 compose::Stage prepare_stage(const Problem& problem, const abi::chunk::PrepareTuning& tuning,
                              const FactorSlices& slices);
 
-// Whether a group of warps can prepare a chunk in shared memory (templates/sm90/factors): the
-// device is a Hopper and the problem's factors stay in 16-bit range.
-bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk);
-
-// Whether each warp of a group can make its channels' rows by itself (templates/sm90/slabs): a
-// bounded gate under which no half of a chunk decays by more than 2^-119, whatever g is, g of 16
-// bits, and a scale that leaves q times it in f16's range.
-bool makes_slabs(const Problem& problem);
-
 // prepare_stage, or where it serves the stage that prepares by groups: the same factors.  walking:
 // a group takes one chunk after another, else there is one for each.  early_blocks: where
 // there are so many chunks at most, each a group's, the next stage may begin, and bring its states,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
 
 #include "abi/chunk_wgmma.h"
 #include "abi/factors.h"
@@ -16,6 +17,7 @@
 #include "strategy/chunk_wgmma_cost.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/prepared_by.hpp"
 #include "strategy/recurrent.hpp"
 #include "strategy/short_ring.hpp"
 #include "strategy/tensor_box.hpp"
@@ -81,14 +83,11 @@ bool fits_beside(const Problem& problem, const device::Device& device, const Tun
 
 Status check_beside(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   if (tuning.stages_at_once == 1 || fits_beside(problem, device, tuning)) return {};
-  if (!prepares_by_group(problem, device, tuning.chunk)) {
+  if (const std::string why = why_not_by_group(problem, device, tuning.chunk); !why.empty()) {
     return {Code::unsupported,
-            fmt::format(
-                "strategy chunk_wgmma: stages_at_once=2 with chunk={}; it needs sm_90, bf16, "
-                "l2norm or qk_normalized, beta up to 1 (logits, or beta_at_most_one), key_dim a "
-                "multiple of 64, lower_bound >= -100, no w and u, and chunk=32; stages_at_once=1 "
-                "does (the problem is {})",
-                tuning.chunk, problem::to_text(problem))};
+            fmt::format("strategy chunk_wgmma: stages_at_once=2 where {}; stages_at_once=1 does "
+                        "(the problem is {})",
+                        why, problem::to_text(problem))};
   }
   if (!can_walk(problem, tuning)) {
     return {

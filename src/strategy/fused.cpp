@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 
 #include "abi/by_gates.h"
 #include "abi/fused.h"
@@ -18,6 +19,7 @@
 #include "strategy/chunk_factors.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/prepared_by.hpp"
 #include "strategy/recurrent.hpp"
 #include "strategy/short_ring.hpp"
 #include "strategy/tensor_box.hpp"
@@ -31,15 +33,18 @@ using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_kept_states("fused", problem); !status) return status;
-  if (!prepares_by_group(problem, device, abi::factors::chunk) ||
-      !abi::fused::serves(problem::shape_of(problem))) {
-    return {
-        Code::unsupported,
-        fmt::format(
-            "strategy fused: it needs sm_90, bf16, l2norm or qk_normalized, beta up "
-            "to 1 (logits, or beta_at_most_one), key_dim 64 or 128, value_dim a multiple of 128, "
-            "lower_bound >= -100 and no w and u; {} serves more (the problem is {})",
-            device.major == 9 ? "chunk_wgmma" : "chunk", problem::to_text(problem))};
+  std::string why = why_not_by_group(problem, device, abi::factors::chunk);
+  if (why.empty() && !abi::fused::serves(problem::shape_of(problem))) {
+    why = problem.key_dim > 128
+              ? fmt::format("key_dim is {}; 64 and 128 are served", problem.key_dim)
+              : fmt::format("value_dim is {}; multiples of {} are served", problem.value_dim,
+                            abi::fused::blocks * abi::fused::columns);
+  }
+  if (!why.empty()) {
+    const bool by_wgmma = device.major == 9 && problem.qkv_type != DType::f32;
+    const char* const serves_more = by_wgmma ? "chunk_wgmma" : "chunk";
+    return {Code::unsupported, fmt::format("strategy fused: {}; {} serves more (the problem is {})",
+                                           why, serves_more, problem::to_text(problem))};
   }
   return check_checkpoints("fused", problem, abi::factors::chunk);
 }
@@ -172,10 +177,9 @@ Result<compose::Recipe> compose_parts(const Problem& problem, const device::Devi
   if (abi::fused::by_teams(tuning.groups) && !makes_slabs(problem)) {
     return Status(
         Code::unsupported,
-        fmt::format("strategy fused: groups={} are teams, which serve the bounded gate of "
-                    "a lower_bound in [-5.15, -1e-6], g of 16 bits and a scale in "
-                    "[1/1024, 1024]; groups=3 serves the rest (the problem is {})",
-                    tuning.groups, problem::to_text(problem)));
+        fmt::format("strategy fused: groups={} are teams: {}; groups=3 serves the rest (the "
+                    "problem is {})",
+                    tuning.groups, why_not_slabs(problem), problem::to_text(problem)));
   }
   if (tuning.short_tokens > 1 && !problem.varlen) {
     return Status(Code::unsupported,

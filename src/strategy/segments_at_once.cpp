@@ -14,6 +14,7 @@
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "strategy/carried_states.hpp"
+#include "strategy/prepared_by.hpp"
 
 namespace kda::strategy::segments_at_once {
 
@@ -61,12 +62,9 @@ Status check(const Problem& problem, const device::Device& device, const Tuning&
                     "these are of any length; segments=1 does",
                     problem.checkpoint_tokens));
   }
-  if (!prepares_by_group(problem, device, tuning.chunk)) {
-    return refuse(fmt::format(
-        "with chunk={}; it needs sm_90, bf16, l2norm or qk_normalized, beta up to 1 (logits, or "
-        "beta_at_most_one), key_dim a multiple of 64, lower_bound >= -100, no w and u, and "
-        "chunk=32; segments=1 does (the problem is {})",
-        tuning.chunk, problem::to_text(problem)));
+  if (const std::string why = why_not_by_group(problem, device, tuning.chunk); !why.empty()) {
+    return refuse(fmt::format("where {}; segments=1 does (the problem is {})", why,
+                              problem::to_text(problem)));
   }
   if (problem.value_dim % (64 * tuning.warpgroups) != 0) {
     return refuse(

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "abi/chunk_wgmma.h"
@@ -24,6 +25,7 @@
 #include "strategy/guarded.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
+#include "strategy/prepared_by.hpp"
 #include "strategy/recurrent.hpp"
 #include "strategy/ways.hpp"
 
@@ -63,13 +65,12 @@ Status applicable(const Problem& problem, const device::Device& device) {
         "no promise of them (beta_is_logit and beta_at_most_one = false, or l2norm_qk and "
         "qk_normalized)"};
   }
-  if (!prepares_by_group(promised(problem), device, abi::factors::chunk)) {
+  if (const std::string why = why_not_by_group(promised(problem), device, abi::factors::chunk);
+      !why.empty()) {
     return {Code::unsupported,
-            fmt::format(
-                "strategy unit_steps: nothing is faster for unit steps but on sm_90, with "
-                "bf16, key_dim a multiple of 64, lower_bound >= -100, no neg_eigval and no w and "
-                "u (the problem is {})",
-                problem::to_text(problem))};
+            fmt::format("strategy unit_steps: nothing is faster for unit steps here: {} (the "
+                        "problem is {})",
+                        why, problem::to_text(problem))};
   }
   return chunk_wgmma.applicable(problem, device);
 }

@@ -186,41 +186,42 @@ std::vector<Forced> taken_by(const char* strategy) {
 }
 
 // Every chunk length that there is, reachable at every size a model uses.
-std::vector<Forced> chunk_lengths() {
-  std::vector<Forced> wanted;
-  for (const strategy::Strategy* strategy : strategy::table()) {
-    for (const tunable::Row& tunable : strategy->space()) {
-      if (tunable.name != "chunk") continue;
-      for (const int chunk : tunable.values) {
-        bool first = false;  // of the targets: of a strategy for both, sizes take turns
-        for (const char* sizes : {"K=64 V=64", "K=64 V=128", "K=128 V=128", "K=128 V=64"}) {
-          first = !first;
-          for (const char* target : kTargets) {
-            const Forced forced{std::string("H=4 h0=1 ht=1 ") + sizes, target, strategy->name,
-                                "chunk=" + std::to_string(chunk)};
-            // The strategy for every device may not refuse; one for some devices may.
-            const bool taken = supported(forced);
-            if (forced.strategy == "chunk") CHECK(taken);
-            const bool its_turn = forced.strategy != "chunk" || (target == kTargets[0]) == first;
-            if (taken && its_turn) wanted.push_back(forced);
-          }
+void add_chunk_lengths(const strategy::Strategy& strategy, std::vector<Forced>& wanted) {
+  for (const tunable::Row& tunable : strategy.space()) {
+    if (tunable.name != "chunk") continue;
+    for (const int chunk : tunable.values) {
+      bool first = false;  // of the targets: of a strategy for both, sizes take turns
+      for (const char* sizes : {"K=64 V=64", "K=64 V=128", "K=128 V=128", "K=128 V=64"}) {
+        first = !first;
+        for (const char* target : kTargets) {
+          const Forced forced{std::string("H=4 h0=1 ht=1 ") + sizes, target, strategy.name,
+                              "chunk=" + std::to_string(chunk)};
+          // The strategy for every device may not refuse; one for some devices may.
+          const bool taken = supported(forced);
+          if (forced.strategy == "chunk") CHECK(taken);
+          const bool its_turn = forced.strategy != "chunk" || (target == kTargets[0]) == first;
+          if (taken && its_turn) wanted.push_back(forced);
         }
       }
     }
   }
-  return wanted;
+}
+
+// Of strategies for both targets, or of those for Hopper, whose templates are others.
+bool is_in(const strategy::Strategy& strategy, bool everywhere) {
+  return everywhere == supports(problem_of(std::string(kSizes) + "H=4"),
+                                {.target = kTargets[0], .strategy = strategy.name})
+                           .ok();
 }
 
 // Defaults for every kind of problem.
-void sweep_defaults(test::NewKernels& kernels) {
+void sweep_defaults(test::NewKernels& kernels, bool everywhere) {
   // The target is one of the factors: a strategy for several compiles each row for one of them.
   std::vector<Factor> factors = kProblems;
   factors.emplace_back(std::begin(kTargets), std::end(kTargets));
   const std::vector<test::Row> rows = test::pairwise(factors);
   for (const strategy::Strategy* strategy : strategy::table()) {
-    const bool everywhere = supports(problem_of(std::string(kSizes) + "H=4"),
-                                     {.target = kTargets[0], .strategy = strategy->name})
-                                .ok();
+    if (!is_in(*strategy, everywhere)) continue;
     std::vector<std::string> words;
     std::vector<test::Wanted> wanted;
     const auto want = [&](const std::string& problem, const char* target) {
@@ -256,9 +257,11 @@ void sweep_defaults(test::NewKernels& kernels) {
 }
 
 // Forced tunings, and every chunk length at every size a model uses.
-void sweep_tunings(test::NewKernels& kernels) {
-  std::vector<Forced> wanted = chunk_lengths();
+void sweep_tunings(test::NewKernels& kernels, bool everywhere) {
+  std::vector<Forced> wanted;
   for (const strategy::Strategy* strategy : strategy::table()) {
+    if (!is_in(*strategy, everywhere)) continue;
+    add_chunk_lengths(*strategy, wanted);
     std::vector<Forced> taken = taken_by(strategy->name);
     INFO(strategy->name);
     REQUIRE_FALSE(taken.empty());
@@ -292,6 +295,15 @@ void sweep_tunings(test::NewKernels& kernels) {
     CHECK(met.size() >= std::min(least, all));
   }
   check_forced(kernels, wanted, true);
+}
+
+// Defaults and others at once, as kernels that defaults have are not new to what is forced; the
+// strategies in two halves, for two processes.
+void sweep(bool everywhere) {
+  const test::Scratch cache;
+  test::NewKernels kernels(cache.path());
+  sweep_defaults(kernels, everywhere);
+  sweep_tunings(kernels, everywhere);
 }
 
 }  // namespace
@@ -421,11 +433,12 @@ TEST_CASE("every problem has a default plan on every target", "[strategy]") {
   }
 }
 
-// At once, as kernels that defaults have are not new to what is forced.
-TEST_CASE("default tunings compile without spills for every kind of problem, and others compile",
-          "[strategy][compile][sweep]") {
-  const test::Scratch cache;
-  test::NewKernels kernels(cache.path());
-  sweep_defaults(kernels);
-  sweep_tunings(kernels);
+TEST_CASE("strategies for all devices compile, and default tunings without spills",
+          "[strategy][compile][sweep][all_devices]") {
+  sweep(true);
+}
+
+TEST_CASE("strategies for Hopper compile, and default tunings without spills",
+          "[strategy][compile][sweep][hopper]") {
+  sweep(false);
 }

@@ -155,6 +155,9 @@ int doctor(const Request& request) {
   for (const std::string& complaint : base::env::complaints()) {
     checks.add("environment", "bad", complaint);
   }
+  for (const std::string& name : base::env::unknown_names()) {
+    checks.add("environment", "none", name + " is set, which the library does not read");
+  }
   document.add("checks", checks.rows(), kChecks);
   // A table shows the first line, which says that something was tried and not what.
   for (const Json& row : checks.rows()) {

@@ -297,7 +297,7 @@ TEST_CASE("a bundle of nothing says why nothing could be served", "[tools]") {
   CHECK(ran.code == 1);
   CHECK_THAT(ran.err, test::contains(
                           "bundle: T=64 H=2 for l4: strategy fused does not serve this problem") &&
-                          test::contains("it needs sm_90"));
+                          test::contains("compute capability 8.9; wgmma is 9.0's"));
 }
 
 TEST_CASE("explain names the key field that differs from the nearest entry", "[tools]") {

@@ -98,3 +98,10 @@ TEST_CASE("doctor names the remedy of a cache that cannot be made", "[tools]") {
   CHECK_THAT(rows_of("cache"),
              test::contains("it cannot be made: ") && test::contains("set KDA_CACHE_DIR"));
 }
+
+TEST_CASE("doctor names variables that the library does not read", "[tools]") {
+  const test::Scratch scratch;
+  const test::Environment cache("KDA_CACHE_DIR", scratch / "c"), misspelt("KDA_CAHCE_DIR", "/tmp");
+  CHECK_THAT(rows_of("environment"),
+             test::contains("none KDA_CAHCE_DIR is set, which the library does not read\n"));
+}

@@ -1,0 +1,24 @@
+// Which problems' factors are made by groups and slabs of Hopper's kernels, and of others why not:
+// the first field in the way, its value and what is served, as a refusal ends; empty where nothing
+// is.
+#pragma once
+
+#include <string>
+
+#include "device/device.hpp"
+#include "kda/kda.hpp"
+
+namespace kda::strategy {
+
+// Whether a group of warps can prepare a chunk in shared memory (templates/sm90/factors): the
+// device is a Hopper and the problem's factors stay in 16-bit range.
+bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk);
+std::string why_not_by_group(const Problem& problem, const device::Device& device, int chunk);
+
+// Whether each warp of a group can make its channels' rows by itself (templates/sm90/slabs): a
+// bounded gate under which no half of a chunk decays by more than 2^-119, whatever g is, g of 16
+// bits, and a scale that leaves q times it in f16's range.
+bool makes_slabs(const Problem& problem);
+std::string why_not_slabs(const Problem& problem);
+
+}  // namespace kda::strategy

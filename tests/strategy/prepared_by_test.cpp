@@ -1,0 +1,106 @@
+#include "strategy/prepared_by.hpp"
+
+#include <string>
+#include <vector>
+
+#include "abi/factors.h"
+#include "problem/shape.hpp"
+#include "strategy/by_gates.hpp"
+#include "strategy/fused.hpp"
+#include "support/catch.hpp"
+#include "support/pairwise.hpp"
+#include "support/words.hpp"
+
+using namespace kda;
+using namespace kda::strategy;
+using test::contains;
+using test::h200;
+using test::problem_in_words;
+
+namespace {
+
+constexpr int kChunk = abi::factors::chunk;
+
+struct Refused {
+  const char* words;
+  const char* why;
+};
+
+}  // namespace
+
+// The bug: a refusal listed all that `fused` needs, and not what the problem lacked.
+TEST_CASE("what keeps a problem from groups is named with its value", "[strategy]") {
+  CHECK(why_not_by_group(problem_in_words("T=8192 H=8"), h200(), kChunk).empty());
+  CHECK_THAT(why_not_by_group(problem_in_words("T=8192 H=8"), *device::parse("l4"), kChunk),
+             contains("compute capability 8.9; wgmma is 9.0's"));
+  CHECK(why_not_by_group(problem_in_words("T=8192 H=8"), h200(), 64) ==
+        "chunk is 64; 32 is served");
+  constexpr Refused refused[] = {
+      {"qkv=f16", "qkv_type is f16; bf16 is served"},
+      {"K=100", "key_dim is 100; multiples of 64 are served"},
+      {"l2norm=0", "l2norm_qk and qk_normalized are false; one of them must hold"},
+      {"neg_eigval=1", "allow_neg_eigval is true; beta up to 1 is served"},
+      {"beta_logit=0", "beta_is_logit and beta_at_most_one are false; one of them must hold"},
+      {"lower_bound=-101", "lower_bound is -101; -100 and above are served"},
+      {"wy=32", "wy_chunk is 32; w and u come of other ways alone"},
+  };
+  for (const Refused& each : refused) {
+    const Problem problem = problem_in_words(std::string("T=8192 H=8 ") + each.words);
+    CHECK(why_not_by_group(problem, h200(), kChunk) == each.why);
+    CHECK_THAT(fused.applicable(problem, h200()).message(),
+               contains(std::string("strategy fused: ") + each.why + "; chunk_wgmma serves more"));
+  }
+}
+
+TEST_CASE("what keeps a problem from slabs is named with its value", "[strategy]") {
+  CHECK(why_not_slabs(problem_in_words("T=8192 H=8")).empty());
+  constexpr Refused refused[] = {
+      {"gate=softplus", "gate is not bounded; Gate::bounded is served"},
+      {"g=f32", "gate_type is f32; bf16 and f16 are served"},
+      {"lower_bound=-6", "lower_bound is -6; -5.155 to -1e-06 are served"},
+      {"scale=2000", "scale is 2000; 1/1024 to 1024 are served"},
+  };
+  for (const Refused& each : refused) {
+    const Problem problem = problem_in_words(std::string("T=8192 H=8 ") + each.words);
+    CHECK(why_not_slabs(problem) == each.why);
+    CHECK_FALSE(makes_slabs(problem));
+  }
+}
+
+TEST_CASE("fused and by_gates name their own limits", "[strategy]") {
+  const auto why = [&](const Strategy& strategy, const char* words) {
+    return strategy.applicable(problem_in_words(words), h200()).message();
+  };
+  CHECK_THAT(why(fused, "T=8192 H=8 K=256 V=256"),
+             contains("strategy fused: key_dim is 256; 64 and 128 are served"));
+  CHECK_THAT(why(fused, "T=8192 H=8 V=100"),
+             contains("strategy fused: value_dim is 100; multiples of 128 are served"));
+  CHECK_THAT(why(fused, "T=8192 H=8 qkv=f32"), contains("bf16 is served; chunk serves more"));
+  CHECK_THAT(why(by_gates, "T=8192 H=8 qkv=f16"),
+             contains("by_gates: as strategy fused: qkv_type"));
+  CHECK_THAT(why(by_gates, "T=8192 H=8 g=f32"), contains("strategy by_gates: gate_type is f32"));
+  CHECK_THAT(why(by_gates, "T=8192 H=8 N=2 varlen=1"),
+             contains("strategy by_gates: varlen is true; dense sequences are served"));
+  CHECK_THAT(why(by_gates, "T=8192 H=8 pool=1 h0=1 ht=1"),
+             contains("strategy by_gates: state_pool is true"));
+  CHECK_THAT(why(by_gates, "T=8192 H=64"),
+             contains("strategy by_gates: max_sequences is 1 with HV=64 and V=128"));
+}
+
+TEST_CASE("the host's needs are those that kernels assert", "[strategy]") {
+  const std::vector<test::Factor> factors = {
+      {"K=64", "K=100", "K=128", "K=256"},
+      {"qkv=bf16", "qkv=f16", "qkv=f32"},
+      {"beta_logit=1", "beta_logit=1 neg_eigval=1", "beta_logit=0", "beta_logit=0 beta_most_1=1"},
+      {"l2norm=1", "l2norm=0", "l2norm=0 qk_normalized=1"},
+      {"gate=bounded", "gate=softplus"}};
+  int served = 0;
+  for (const test::Row& row : test::pairwise(factors)) {
+    const Problem problem = problem_in_words("T=8192 H=8 " + test::words_of(factors, row));
+    const bool serves = abi::factors::serves(problem::shape_of(problem));
+    CHECK(prepares_by_group(problem, h200(), kChunk) == serves);
+    CHECK(why_not_by_group(problem, h200(), kChunk).empty() == serves);
+    served += serves ? 1 : 0;
+  }
+  CHECK(served > 0);
+}
