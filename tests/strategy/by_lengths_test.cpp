@@ -184,8 +184,8 @@ TEST_CASE("by_lengths refuses what it does not serve, naming it", "[strategy]") 
   refused("H=16 T=8192 N=33 varlen=1 V=64", "h200", "strategy fused");
   refused("H=16 T=8192 N=4 varlen=1 mixed=1", "h200", "mixed_lengths");
   refused("H=16 T=8192 N=4 varlen=1 beta_logit=0", "h200", "beta_at_most_one");
-  refused("H=16 T=8192 N=4 varlen=1 qkv=f16", "h200", "bf16");
-  refused("H=16 T=8192 N=4 varlen=1", "sm_89", "sm_90");
+  refused("H=16 T=8192 N=4 varlen=1 qkv=f16", "h200", "qkv_type is f16; bf16 is served");
+  refused("H=16 T=8192 N=4 varlen=1", "sm_89", "compute capability 8.9");
   const auto recipe =
       by_lengths.compose(problem_in_words("H=16 T=8192 N=4 V=64 varlen=1"), h200(), ways(1, 2));
   REQUIRE_FALSE(recipe);

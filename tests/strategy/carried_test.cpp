@@ -239,10 +239,11 @@ TEST_CASE("segments beside prepare are refused where they do not serve, in words
   const Tuning tuning{.segments = 4};
   CHECK(compose_with(problem_in_words("T=8192 H=4"), tuning));
   refused("T=8192 H=4", {.segment = 32, .segments = 4}, "segment=32");
-  refused("T=8192 H=4", {.chunk = 16, .prepare_threads = 128, .segments = 4}, "chunk=16");
+  refused("T=8192 H=4", {.chunk = 16, .prepare_threads = 128, .segments = 4},
+          "chunk is 16; 32 is served");
   refused("T=8192 H=4 varlen=1", tuning, "varlen");
   refused("T=8192 H=4 pool=1 ht=1 checkpoint=512", tuning, "checkpoint_tokens=512");
-  refused("T=8192 H=4 qkv=f16", tuning, "bf16");
+  refused("T=8192 H=4 qkv=f16", tuning, "qkv_type is f16; bf16 is served");
   refused("T=8192 H=4 l2norm=0", tuning, "l2norm");
   refused("T=8192 H=4 V=192", tuning, "value_dim is 192");
   refused("T=8192 H=4 scale=1e-20", tuning, "scale = 1e-20");

@@ -233,13 +233,14 @@ TEST_CASE("stages at once are refused where they do not serve, in words", "[stra
     CHECK_THAT(status.message(), contains("stages_at_once=1 does"));
     CHECK_THAT(status.message(), contains(part));
   };
-  refused("H=4 qkv=f16", {}, "bf16");
+  refused("H=4 qkv=f16", {}, "qkv_type is f16; bf16 is served");
   refused("H=4 l2norm=0", {}, "l2norm");
-  refused("H=4 neg_eigval=1", {}, "beta up to 1");
-  refused("H=4 beta_logit=0", {}, "beta up to 1");
-  refused("H=4 K=96", {}, "key_dim a multiple of 64");
-  refused("H=4", {.chunk = 64, .prepare_threads = 512, .load_stages = 2}, "chunk=32");
-  refused("H=4", {.chunk = 16, .prepare_threads = 128}, "chunk=32");
+  refused("H=4 neg_eigval=1", {}, "allow_neg_eigval is true; beta up to 1 is served");
+  refused("H=4 beta_logit=0", {}, "beta_at_most_one are false");
+  refused("H=4 K=96", {}, "key_dim is 96; multiples of 64");
+  refused("H=4", {.chunk = 64, .prepare_threads = 512, .load_stages = 2},
+          "chunk is 64; 32 is served");
+  refused("H=4", {.chunk = 16, .prepare_threads = 128}, "chunk is 16; 32 is served");
   refused("H=50", {}, "100 of 132 multiprocessors");
   refused("H=25 N=4 V=64", {}, "100 of 132 multiprocessors");
   refused("H=64 N=65536", {}, "8388608 of 132 multiprocessors");

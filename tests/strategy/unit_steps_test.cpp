@@ -267,11 +267,11 @@ TEST_CASE("unit_steps refuses what it does not serve, naming it", "[strategy]") 
   refused("H=64", "h200", "without a sigmoid");
   refused("H=64 beta_logit=0 beta_most_1=1", "h200", "no promise");
   refused("H=64 l2norm=0 qk_normalized=1", "h200", "no promise");
-  refused("H=64 l2norm=0 neg_eigval=1", "h200", "no neg_eigval");
+  refused("H=64 l2norm=0 neg_eigval=1", "h200", "allow_neg_eigval is true");
   refused("H=64 beta_logit=0 pool=1 ht=1 drafts=1", "h200", "draft_states");
-  refused("H=64 beta_logit=0 qkv=f16", "h200", "bf16");
-  refused("H=64 beta_logit=0 K=96", "h200", "key_dim a multiple of 64");
-  refused("H=64 beta_logit=0", "sm_89", "sm_90");
+  refused("H=64 beta_logit=0 qkv=f16", "h200", "qkv_type is f16; bf16 is served");
+  refused("H=64 beta_logit=0 K=96", "h200", "key_dim is 96; multiples of 64");
+  refused("H=64 beta_logit=0", "sm_89", "compute capability 8.9");
   const auto recipe =
       unit_steps.compose(problem_in_words("H=64 V=64 beta_logit=0"), h200(), {{"by", 1}});
   REQUIRE_FALSE(recipe);
