@@ -216,11 +216,14 @@ std::vector<std::string> complaints() {
 }
 
 std::vector<std::string> unknown_names() {
+  constexpr std::string_view kOfPython = "KDA_LIBRARY";  // the package finds the library by it
   std::vector<std::string> all;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
     const std::string_view entry = *each;
     const std::string name(entry.substr(0, entry.find('=')));
-    if (name.starts_with("KDA_") && find_row(name.c_str()) == nullptr) all.push_back(name);
+    if (name.starts_with("KDA_") && name != kOfPython && find_row(name) == nullptr) {
+      all.push_back(name);
+    }
   }
   std::sort(all.begin(), all.end());
   return all;

@@ -51,7 +51,8 @@ std::int64_t bytes(const char* name, std::int64_t fallback);
 // What is wrong with the environment, read by now or not, a sentence each: for kda-tune doctor.
 std::vector<std::string> complaints();
 
-// Names that are set, begin as ours do and are none of ours, misspelt perhaps: likewise.
+// Names that are set, begin as ours do and are none that the library or its Python package reads,
+// misspelt perhaps: likewise.
 std::vector<std::string> unknown_names();
 
 // Where this library keeps files: $KDA_CACHE_DIR, else $XDG_CACHE_HOME/kda, else ~/.cache/kda, else

@@ -64,21 +64,24 @@ bool walks_at_once(const Problem& problem, const device::Device& device, int oth
                                segments.defaults(problem, device), abi::segments::tunables));
 }
 
+// What of its own a problem that fused serves has in the way; empty: nothing.
+std::string why_not(const Problem& problem, const device::Device& device) {
+  if (problem.state_pool) return "state_pool is true; states by themselves are served";
+  if (problem.varlen) return "varlen is true; dense sequences are served";
+  std::string why = why_not_slabs(problem);
+  if (!why.empty() || most_segments(problem, device) >= 2) return why;
+  return fmt::format(
+      "max_sequences is {} with HV={} and V={}, of whose parts {} has a pair of blocks for fewer "
+      "than two segments each; fewer sequences or heads are served",
+      problem.max_sequences, problem.value_heads, problem.value_dim, device.name);
+}
+
 Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_kept_states("by_gates", problem); !status) return status;
   if (Status status = fused.applicable(problem, device); !status) {
     return {status.code(), "strategy by_gates: as " + status.message()};
   }
-  std::string why = why_not_slabs(problem);
-  if (problem.varlen) why = "varlen is true; dense sequences are served";
-  if (problem.state_pool) why = "state_pool is true; states by themselves are served";
-  if (why.empty() && most_segments(problem, device) < 2) {
-    why = fmt::format(
-        "max_sequences is {} with HV={} and V={}, of whose parts {} has a pair of blocks for fewer "
-        "than two segments each; fewer sequences or heads are served",
-        problem.max_sequences, problem.value_heads, problem.value_dim, device.name);
-  }
-  if (!why.empty()) {
+  if (const std::string why = why_not(problem, device); !why.empty()) {
     return {Code::unsupported, fmt::format("strategy by_gates: {} (the problem is {})", why,
                                            problem::to_text(problem))};
   }

@@ -123,7 +123,7 @@ TEST_CASE("the snapshot changes with whatever is read, and with nothing else") {
 // The bug: a misspelt name went unnoticed.
 TEST_CASE("names that begin as the library's and are none of its are found") {
   const Environment misspelt("KDA_CAHCE_DIR", "/tmp"), known("KDA_CACHE_DIR", "/tmp"),
-      other("KDB_CACHE_DIR", "/tmp");
+      other("KDB_CACHE_DIR", "/tmp"), of_python("KDA_LIBRARY", "/tmp");
   const std::vector<std::string> all = env::unknown_names();
   const auto has = [&](const char* name) {
     return std::find(all.begin(), all.end(), name) != all.end();
@@ -131,4 +131,5 @@ TEST_CASE("names that begin as the library's and are none of its are found") {
   CHECK(has("KDA_CAHCE_DIR"));
   CHECK_FALSE(has("KDA_CACHE_DIR"));
   CHECK_FALSE(has("KDB_CACHE_DIR"));
+  CHECK_FALSE(has("KDA_LIBRARY"));
 }

@@ -1,7 +1,8 @@
 // Every strategy of the table, composed and compiled for devices that need not be here: pairwise
 // over what a problem may be, in the default tunings (no spills) and in forced ones.  Of the
 // kernels of a strategy's rows those compile that bring a pair that none before had
-// (new_kernels.hpp).
+// (new_kernels.hpp).  Two halves, by strategy, are ctest's strategy.sweep and
+// strategy.sweep_hopper.
 #include <algorithm>
 #include <map>
 #include <set>
