@@ -190,6 +190,7 @@ class Plan {
   // Chooses, composes, compiles (or finds in the cache) and loads the kernels.  Blocks.
   // Fails with invalid_argument (options), invalid_problem, unsupported, no_wisdom, compile_failed
   // or device_error.  The same call again takes microseconds: the last plans' kernels stay loaded.
+  // Any thread may make plans, and let them go, while a stream is captured, that thread's own too.
   static Result<Plan> make(const Problem& problem, const Options& options = {});
 
   // The same for several problems; their kernels compile in parallel and equal ones once.

@@ -7,7 +7,7 @@
 
    Where the original took no workspace, neither does this: it comes from a pool of the library's
    own, ordered on the stream, which keeps up to 1 GiB between calls.  The first call of a size
-   compiles and is refused while the stream is captured; later ones may be captured. */
+   compiles, which takes seconds; all calls, that one too, may be captured. */
 #ifndef KDA_PREFILL_H_
 #define KDA_PREFILL_H_
 

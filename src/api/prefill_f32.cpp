@@ -159,22 +159,13 @@ Kept& kept() {
   return kept.get();
 }
 
-// Why kernels may not be loaded now: the stream, or one that it would wait for, is being captured.
-CUresult capture_of(const launch::Driver& driver, CUstream stream) {
+bool is_captured(const launch::Driver& driver, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result = driver.StreamIsCapturing(stream, &status);
-  if (result != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return result;
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return driver.StreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-Result<SharedPlan> make(const launch::Driver& driver, const Key& key, CUstream stream) {
-  if (Status status = launch::check(capture_of(driver, stream),
-                                    "kda_prefill_f32 would compile and load its kernels, which a "
-                                    "capture does not allow; call "
-                                    "it once with these sizes before the capture");
-      !status) {
-    return status;
-  }
+Result<SharedPlan> make(const Key& key) {
   Options options{.device = key.ordinal, .tuning = key.tuning};
   if (!key.tuning.empty()) options.strategy = "chunk";
   plan::Made made = std::move(plan::make_all({&key.problem, 1}, options).front());
@@ -208,10 +199,10 @@ Status prefill(const KdaPrefillIO* io, CUstream stream) {
     // A device that was reset has lost the kernels: they are made again, once.
     const bool lost = status.code() == Code::device_error &&
                       launch::refusal() != CUDA_ERROR_OUT_OF_MEMORY &&
-                      capture_of(**driver, stream) == CUDA_SUCCESS;
+                      !is_captured(**driver, stream);
     if (!lost) return status;
   }
-  const Result<SharedPlan> plan = make(**driver, key, stream);
+  const Result<SharedPlan> plan = make(key);
   if (!plan) return plan.status();
   return run(**plan, forward, stream);
 }

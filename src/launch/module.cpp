@@ -12,6 +12,7 @@
 #include "base/digest.hpp"
 #include "launch/context.hpp"
 #include "launch/driver.hpp"
+#include "launch/relaxed_capture.hpp"
 
 namespace kda::launch {
 namespace {
@@ -26,7 +27,9 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
   ~Lease() {
     const Result<const Driver*> found = driver();
-    if (found) (void)(*found)->DevicePrimaryCtxRelease(device_);
+    if (!found) return;
+    const RelaxedCapture relaxed(**found);
+    (void)(*found)->DevicePrimaryCtxRelease(device_);
   }
 
  private:
@@ -44,8 +47,9 @@ class Module::Library {
   // Errors are of no use here: at process exit the driver may be gone already.
   ~Library() {
     const Result<const Driver*> found = driver();
-    if (found)
-      (void)(*found)->LibraryUnload(library_);  // not in a forked child: it is the parent's
+    if (!found) return;  // in a forked child: it is the parent's
+    const RelaxedCapture relaxed(**found);
+    (void)(*found)->LibraryUnload(library_);
   }
 
   Result<CUkernel> find(const Driver& driver, const std::string& entry) const {
@@ -159,6 +163,7 @@ Result<Module> Module::load(const std::string& cubin, const std::string& entry, 
   const Driver& calls = **found;
   const Result<CUdevice> device = device_at(calls, ordinal);
   if (!device) return device.status();
+  const RelaxedCapture relaxed(calls);
   ContextScope context(calls, *device);
   if (!context.status()) return context.status();
   Result<std::shared_ptr<Library>> library = shared_library<Library>(calls, cubin);
@@ -186,6 +191,7 @@ Status Module::renew(std::span<Module> modules, int ordinal) {
   if (!found) return found.status();
   const Result<CUdevice> device = device_at(**found, ordinal);
   if (!device) return device.status();
+  const RelaxedCapture relaxed(**found);
   ContextScope context(**found, *device);
   if (!context.status()) return context.status();
   for (Module& module : modules) {

@@ -8,6 +8,7 @@
 #include "base/lazy.hpp"
 #include "base/log.hpp"
 #include "launch/driver.hpp"
+#include "launch/relaxed_capture.hpp"
 
 namespace kda::launch {
 namespace {
@@ -27,6 +28,7 @@ Result<CUmemoryPool> make_pool(const Driver& driver, int ordinal) {
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   props.location.id = ordinal;
+  const RelaxedCapture relaxed(driver);
   CUmemoryPool made = nullptr;
   if (Status status = check(driver.MemPoolCreate(&made, &props), "cuMemPoolCreate"); !status) {
     return status;

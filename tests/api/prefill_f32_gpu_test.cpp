@@ -165,6 +165,30 @@ TEST_CASE("no gate breaks kda_prefill_f32", "[gpu]") {
   }
 }
 
+TEST_CASE("kda_prefill_f32 of a new size, captured", "[gpu]") {
+  const auto gpu = gpu_or_skip();
+  if (!gpu) return;
+  const Sizes s{1, 3, 77, 40, 56, 16};
+  const reference::Tensors host = inputs_of(s, {});
+  OnDevice device(*gpu, s, host);
+  const launch::Driver& driver = gpu->driver();
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  gpu->synchronize();
+  must(driver.StreamBeginCapture(gpu->stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), "begin");
+  const int code = kda_prefill_f32(&device.io, gpu->stream());
+  must(driver.StreamEndCapture(gpu->stream(), &graph), "end");
+  INFO(kda_last_message());
+  REQUIRE(code == 0);
+  must(driver.GraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
+  must(driver.GraphLaunch(executable, gpu->stream()), "cuGraphLaunch");
+  gpu->synchronize();
+  const auto truth = reference::recurrence(reference::reference_inputs(host));
+  check_close("o of the graph", floats(device.o), truth.o, s.V);
+  must(driver.GraphExecDestroy(executable), "cuGraphExecDestroy");
+  must(driver.GraphDestroy(graph), "cuGraphDestroy");
+}
+
 TEST_CASE("kda_prefill_f32 without w and u, and captured", "[gpu]") {
   const auto gpu = gpu_or_skip();
   if (!gpu) return;

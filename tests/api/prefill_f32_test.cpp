@@ -161,16 +161,16 @@ TEST_CASE("a size is planned once; its workspace comes and goes on the stream", 
   CHECK(driver.launches.size() == launches);
 }
 
-TEST_CASE("a capture meets kernels that are loaded, or a clear refusal", "[api]") {
+// It was refused: loading kernels ended the capture.
+TEST_CASE("the first call of a size may be captured", "[api]") {
   Machine machine;
   machine.driver.capturing = true;
-  check_refused(legal(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "before the capture");
-  CHECK(machine.driver.libraries_loaded == 0);
-  machine.driver.capturing = false;
-  const KdaPrefillIO io = legal();
-  REQUIRE(kda_prefill_f32(&io, nullptr) == 0);
-  machine.driver.capturing = true;
+  KdaPrefillIO io = legal();
+  io.head_dim = 20;  // which no other test keeps loaded
   CHECK(kda_prefill_f32(&io, nullptr) == 0);
+  CHECK(machine.driver.libraries_loaded > 0);
+  CHECK(machine.driver.pools == 1);
+  CHECK(machine.driver.breaking_calls == 0);
 }
 
 TEST_CASE("what the driver refuses comes out as its own code", "[api]") {

@@ -1,5 +1,6 @@
 // kda-tune on devices that are not there: $KDA_FAKE_DEVICES of them, which know the problems in
-// $KDA_FAKE_PROBLEMS (words, separated by semicolons, each with other tokens).
+// $KDA_FAKE_PROBLEMS (words, separated by semicolons, each with other tokens); their kernels' o is
+// $KDA_FAKE_O_FACTOR times what it should be.
 #include <cstdlib>
 #include <string>
 
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
   using namespace kda;
   test::FakeGpu gpu;
   gpu.devices = std::atoi(variable("KDA_FAKE_DEVICES", "1").c_str());
+  gpu.o_factor = std::atof(variable("KDA_FAKE_O_FACTOR", "1").c_str());
   const std::string problems = variable("KDA_FAKE_PROBLEMS", "");
   for (const std::string_view words : base::split(problems, ';')) {
     Problem start;

@@ -207,6 +207,33 @@ TEST_CASE("a first launch may be captured, and replays", "[gpu]") {
   driver.GraphDestroy(graph);
 }
 
+// Loading and unloading ended it, whichever thread did so: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED.
+TEST_CASE("kernels come and go beside a capture in the strictest mode", "[gpu]") {
+  const auto device = kda::device::query(0);
+  REQUIRE(device);
+  const launch::Driver& driver = **launch::driver();
+  Stage stage(driver);
+  const std::string cubin = cubin_for(*device);
+  const auto load = [&] {
+    return launch::Module::load(cubin, "fill", 0, kGeometry.shared_bytes, 1);
+  };
+  auto held = load();
+  REQUIRE(held);
+  CUgraph graph = nullptr;
+  REQUIRE(driver.StreamBeginCapture(stage.stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  const auto come_and_go = [&] {
+    held = kda::Status(kda::Code::device_error, "let go");
+    held = load();
+  };
+  SECTION("by the thread that captures") { come_and_go(); }
+  SECTION("by another") { std::thread(come_and_go).join(); }
+  CHECK(held);
+  const Args args = stage.args(1);
+  CHECK(launch::enqueue(*held, kGeometry, &args, stage.stream));
+  CHECK(driver.StreamEndCapture(stage.stream, &graph) == CUDA_SUCCESS);
+  driver.GraphDestroy(graph);
+}
+
 TEST_CASE("a cubin of another device, or a damaged one, is refused in words", "[gpu]") {
   const auto device = kda::device::query(0);
   REQUIRE(device);

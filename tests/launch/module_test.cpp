@@ -47,6 +47,20 @@ TEST_CASE("a cubin is one library in the process, unloaded with its last module"
   CHECK(fake.libraries_loaded == 3);
 }
 
+// A plan that was made or let go by any thread ended captures of others: CUDA_ERROR_STREAM_CAPTURE_
+// INVALIDATED at their end (H200, 580).
+TEST_CASE("kernels come and go without ending a capture") {
+  FakeDriver fake;
+  {
+    Result<Module> one = Module::load("cubin a", "kernel", 0, 1000, 1);
+    REQUIRE(one);
+    REQUIRE(Module::renew({&*one, 1}, 0));
+  }
+  CHECK(fake.libraries_unloaded == 1);
+  CHECK(fake.breaking_calls == 0);
+  CHECK(fake.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
 // DeepJIT#15, cuopt#750: another plan of the same kernel lowered the limit under a running one.
 TEST_CASE("allowed shared memory grows and never shrinks") {
   FakeDriver fake;

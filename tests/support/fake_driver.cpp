@@ -69,6 +69,9 @@ CUresult device_attribute(int* value, CUdevice_attribute which, CUdevice) {
   *value = row->second;
   return CUDA_SUCCESS;
 }
+void note_breaking_call() {
+  if (fake->capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++fake->breaking_calls;
+}
 CUresult primary_state(CUdevice device, unsigned* flags, int* active) {
   *flags = 0;
   *active = static_cast<int>(fake->alive.count(FakeDriver::primary(device)));
@@ -118,12 +121,14 @@ CUresult event_destroy(CUevent) {
 }
 CUresult library_load(CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
                       CUlibraryOption*, void**, unsigned) {
+  note_breaking_call();
   if (fake->load_result != CUDA_SUCCESS) return fake->load_result;
   if (const CUresult result = current_serves(); result != CUDA_SUCCESS) return result;
   *library = handle<CUlibrary>(0x1000U + static_cast<unsigned>(++fake->libraries_loaded));
   return CUDA_SUCCESS;
 }
 CUresult library_unload(CUlibrary) {
+  note_breaking_call();
   ++fake->libraries_unloaded;
   return CUDA_SUCCESS;
 }
@@ -152,6 +157,7 @@ CUresult function_attribute(int* value, CUfunction_attribute, CUfunction functio
   return function_load(function);
 }
 CUresult pool_create(CUmemoryPool* pool, const CUmemPoolProps*) {
+  note_breaking_call();
   *pool = handle<CUmemoryPool>(0x400U + static_cast<unsigned>(++fake->pools));
   return CUDA_SUCCESS;
 }

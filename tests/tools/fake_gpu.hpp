@@ -81,15 +81,24 @@ class FakeGpu {
     t.beta = copied(args.in.beta.data, shape.beta.size());
     t.A_log = floats(args.in.A_log, p.value_heads);
     t.dt_bias = floats(args.in.dt_bias, p.value_heads * p.key_dim);
-    t.initial_state = copied(args.out.initial_state, shape.initial_state.size());
+    if (p.varlen) {  // i64 in all the tests' problems
+      const auto* ends = static_cast<const std::int64_t*>(args.in.cu_seqlens);
+      t.cu_seqlens.assign(ends, ends + args.in.sequences + 1);
+    }
+    const auto had = static_cast<std::size_t>(shape.sequences());
+    t.initial_state = copied(args.out.initial_state, shape.initial_state.size() / had *
+                                                         static_cast<std::size_t>(t.sequences()));
     const reference::Outputs truth = reference::recurrence(reference::reference_inputs(t));
     void* o = const_cast<void*>(args.out.o.data);
     for (std::size_t i = 0; i < truth.o.size(); ++i) {
       reference::store(p.qkv_type, o, i, o_factor * truth.o[i]);
     }
-    // Key-first, as the reference: the tests' problems say layout=key_first.
+    const auto K = static_cast<std::size_t>(p.key_dim), V = static_cast<std::size_t>(p.value_dim);
     for (std::size_t i = 0; args.out.final_state != nullptr && i < truth.final_state.size(); ++i) {
-      reference::store(p.state_type, args.out.final_state, i, truth.final_state[i]);
+      const std::size_t k = i / V % K, v = i % V;  // the reference's is key-first
+      const bool same = p.state_layout == StateLayout::key_first;
+      reference::store(p.state_type, args.out.final_state, same ? i : i - k * V - v + v * K + k,
+                       truth.final_state[i]);
     }
   }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/rows.hpp"
+#include "tune/request.hpp"
 
 namespace kda::tune_tool {
 
@@ -28,5 +29,9 @@ class Checks {
 void check_cache_path(Checks& checks);
 // The directory of the measurements, and the places that KDA_WISDOM_PATH names.
 void check_wisdom(Checks& checks);
+
+// Of doctor --kernels: each strategy on each device, as rows; whether all are right goes to checks.
+// Throws Failure where a strategy that was asked for does not exist.
+cli::Json check_kernels(const Request& request, Checks& checks);
 
 }  // namespace kda::tune_tool

@@ -16,16 +16,22 @@ namespace kda::tune_tool {
 
 using cli::must;
 
-namespace {
-
-// Those named, each known, or all that a search takes unasked.
-std::vector<std::string> searched(const Request& request) {
+std::vector<const strategy::Strategy*> strategies_of(const Request& request) {
+  std::vector<const strategy::Strategy*> named;
   for (const std::string& name : request.strategies) {
-    if (strategy::find(name) != nullptr) continue;
+    named.push_back(strategy::find(name));
+    if (named.back() != nullptr) continue;
     throw cli::Failure(cli::kBadCommand,
                        fmt::format("--strategy {}: there are {}", name, strategy::known_names()));
   }
-  if (!request.strategies.empty()) return request.strategies;
+  return named;
+}
+
+namespace {
+
+// Those named, or all that a search takes unasked.
+std::vector<std::string> searched(const Request& request) {
+  if (!strategies_of(request).empty()) return request.strategies;
   std::vector<std::string> all;
   for (const strategy::Strategy* each : strategy::table()) {
     if (!each->goes_by_gates) all.emplace_back(each->name);

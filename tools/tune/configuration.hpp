@@ -8,6 +8,7 @@
 #include "cli/subject.hpp"
 #include "device/device.hpp"
 #include "plan/choose.hpp"
+#include "strategy/strategy.hpp"
 #include "tune/request.hpp"
 #include "tune/wisdom.hpp"
 
@@ -35,6 +36,9 @@ std::vector<kda::Options> choices_of(const Request& request);
 
 // Exactly one.
 kda::Options choice_of(const Request& request);
+
+// --strategy, each known; empty where none is named.  Throws Failure.
+std::vector<const strategy::Strategy*> strategies_of(const Request& request);
 
 // --tuning as a search takes it: one value a tunable, of which a strategy that it looks at knows
 // all; empty where there is none.  Throws Failure.

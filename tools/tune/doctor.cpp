@@ -28,6 +28,9 @@ constexpr Column kDevices[] = {
     {"ordinal", "#"},     {"name", "device"},         {"capability", "capability"},
     {"target", "target"}, {"multiprocessors", "SMs"}, {"shared_bytes", "smem B a block"},
     {"l2_bytes", "L2 B"}, {"trouble", "trouble"}};
+constexpr Column kKernels[] = {
+    {"device", "#"},           {"strategy", "strategy"},          {"outcome", "outcome"},
+    {"o_error", "o error", 5}, {"state_error", "state error", 5}, {"why", "why"}};
 constexpr Column kEnvironment[] = {
     {"name", "variable"}, {"value", "value"}, {"default", "unset means"}, {"meaning", "meaning"}};
 
@@ -152,6 +155,7 @@ int doctor(const Request& request) {
   check_cache(request, checks);
   check_cache_path(checks);
   check_wisdom(checks);
+  const Json kernels = request.kernels ? check_kernels(request, checks) : Json::array();
   for (const std::string& complaint : base::env::complaints()) {
     checks.add("environment", "bad", complaint);
   }
@@ -166,6 +170,7 @@ int doctor(const Request& request) {
     document.say(fmt::format("{} in full:\n{}", row["check"].get<std::string>(), found));
   }
   document.add("devices", devices, kDevices);
+  if (request.kernels) document.add("kernels", kernels, kKernels);
   document.add("environment", environment(), kEnvironment);
   document.print();
   return checks.healthy() ? cli::kOk : cli::kFailed;

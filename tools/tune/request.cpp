@@ -38,6 +38,7 @@ constexpr const char* kExamples =
 constexpr const char* kDoctorExamples =
     "Examples:\n"
     "  kda-tune doctor\n"
+    "  kda-tune doctor --kernels                do they compute what they should?\n"
     "  kda-tune doctor --json | jq '.checks[] | select(.state != \"ok\")'\n"
     "  KDA_NVRTC_PATH=/opt/cuda/lib64 kda-tune doctor\n"
     "\nExit codes: 0 fit (a machine without a GPU can still compile); 1 something is broken;\n"
@@ -155,13 +156,21 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
     return add_command(app, name, about, examples, request, command, chosen);
   };
 
-  add("doctor", "Is this machine fit: NVRTC, driver, devices, cache, measurements, environment.",
+  CLI::App* sub = add(
+      "doctor", "Is this machine fit: NVRTC, driver, devices, cache, measurements, environment.",
       kDoctorExamples, doctor);
+  CLI::Option* kernels = sub->add_flag(
+      "--kernels", request.kernels,
+      "run each strategy on each device and hold it against the fp64 recurrence: a minute");
+  sub->add_option("--strategy", request.strategies, "only this strategy; may be repeated")
+      ->type_name("STRATEGY")
+      ->allow_extra_args(false)
+      ->needs(kernels);
   add("list", "The strategies, their tunables, the devices known by name, the cases.",
       kListExamples, list);
 
-  CLI::App* sub = add("build", "Compiles kernels without a GPU and shows what they need.",
-                      kBuildExamples, build);
+  sub = add("build", "Compiles kernels without a GPU and shows what they need.", kBuildExamples,
+            build);
   add_archs(*sub, request, kSeveralAbsent);
   add_configuration(*sub, request);
   add_jobs(*sub, request);

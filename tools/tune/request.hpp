@@ -21,6 +21,8 @@ struct Request {
   bool every_tuning = false;  // build: the whole space
   unsigned jobs = 0;          // build: compiles at once; 0: as many as cores
 
+  bool kernels = false;  // doctor: run them
+
   // tune
   int device = -1;           // worker too
   std::vector<int> devices;  // to measure on at once; empty: `device`, or every visible one

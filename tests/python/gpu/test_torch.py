@@ -1,5 +1,6 @@
 """torch.compile, CUDA graphs, streams, threads and torch's allocator."""
 
+import dataclasses
 import threading
 
 import pytest
@@ -93,12 +94,46 @@ def test_a_graph_of_packed_sequences_replays_with_other_boundaries():
     assert torch.equal(o, want[0]) and torch.equal(state, want[1])
 
 
-def test_a_first_call_inside_a_capture_says_what_to_do():
-    x = inputs(Case((11,), K=44, V=36))
+@pytest.mark.parametrize(
+    "case",
+    [Case((11,), K=44, V=36), Case((1,) * 3, K=44, V=36, recurrent=True, initial_state=True),
+     Case((5, 0, 30), packed=True, K=44, V=40, gate="softplus+bias", l2norm=True)],
+    ids=["dense", "decode", "packed"],
+)  # fmt: skip
+def test_a_first_call_may_be_captured(case):
+    """It was refused, as loading kernels ended the capture."""
+    x = inputs(case)
     graph = torch.cuda.CUDAGraph()
-    with pytest.raises(RuntimeError, match="run the call once before capturing it"):
-        with torch.cuda.graph(graph):
-            kda.torch.chunk_kda(**x.tensors)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        o, state = call(case, x)
+    graph.replay()
+    want = call(case, x)
+    assert torch.equal(o, want[0])
+    assert state is None or torch.equal(state, want[1])
+
+
+def test_plans_are_made_beside_the_capture_of_another_thread():
+    """It failed as invalidated, in torch's own mode of capture."""
+    x = inputs(CASES[0])
+    call(CASES[0], x)
+    torch.cuda.synchronize()
+    made = []
+
+    def make():
+        problem = kda.Problem(heads=2, key_dim=52, value_dim=44, max_tokens=64)
+        for lower_bound in (-1.25, -2.5):  # kernels of its own each: they come and go
+            made.append(kda.Plan(dataclasses.replace(problem, lower_bound=lower_bound)).describe())
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        o, _ = call(CASES[0], x)
+    graph.replay()
+    assert len(made) == 2
+    assert torch.equal(o, call(CASES[0], x)[0])
 
 
 def test_the_current_stream_is_used():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import torch
-
 from kda.plan import Plan
 from kda.problem import Options, Problem
 
@@ -24,9 +22,4 @@ def bucket(count: int) -> int:
 @functools.lru_cache(maxsize=None)
 def plan_for(problem: Problem, device: int) -> Plan:
     """The plan for `problem`, whose max_ fields are buckets, on the CUDA device of that ordinal."""
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(
-            "kda has no plan yet for these sizes, and kernels cannot be compiled and loaded while a "
-            "CUDA graph is captured: run the call once before capturing it"
-        )
     return Plan(problem, Options(device=device))

@@ -6,7 +6,7 @@ float32 and contiguous: q, k, g ``[B, H, T, K]``, v, o ``[B, H, T, V]``, beta ``
 w ``[B, H, Nc, C, K]``, u ``[B, H, Nc, C, V]`` with C = chunk_size and Nc = ceil(T / C).  q and k are
 normalised here, the scale is K ** -0.5, beta is taken as given, the decay of a token is sigmoid(g),
 and the state starts at zero.  w, u and o are written where given, else allocated.  Rows of w and u past
-T are zero.  The first call of a size compiles, so make one before capturing a CUDA graph.
+T are zero.  The first call of a size compiles, which takes seconds; it, too, may be captured.
 """
 
 from __future__ import annotations
