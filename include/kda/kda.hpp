@@ -209,8 +209,9 @@ class Plan {
   // nothing between runs.
   std::size_t workspace_bytes() const noexcept;
 
-  // Enqueues the kernels on stream and returns: several as one CUDA graph that the plan keeps where
-  // the stream is not being captured.  Never allocates, synchronises or compiles, so it may be
+  // Enqueues the kernels on stream, of the plan's device, which need not be the current one but for
+  // the default streams, and returns: several as one CUDA graph that the plan keeps where the stream
+  // is not being captured.  Never allocates, synchronises or compiles, so it may be
   // captured in a CUDA graph.  Fails with invalid_argument or unsupported (a plan for a named
   // target), by which nothing has been enqueued, or device_error.  A kernel of the caller's that is
   // launched programmatically behind a run may begin before the run has ended: it must wait

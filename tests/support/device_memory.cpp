@@ -23,12 +23,12 @@ void must(CUresult result, const char* what) {
     throw std::runtime_error(status.message());
 }
 
-Gpu::Gpu() {
+Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
   const Result<const launch::Driver*> driver = launch::driver();
   if (!driver) throw std::runtime_error(driver.status().message());
   driver_ = *driver;
   must(driver_->CtxGetCurrent(&before_), "cuCtxGetCurrent");
-  must(driver_->DevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
+  must(driver_->DevicePrimaryCtxRetain(&context_, ordinal), "cuDevicePrimaryCtxRetain");
   make_current();
   must(driver_->StreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
@@ -36,7 +36,7 @@ Gpu::Gpu() {
 Gpu::~Gpu() {
   (void)driver_->StreamDestroy(stream_);
   (void)driver_->CtxSetCurrent(before_);
-  (void)driver_->DevicePrimaryCtxRelease(0);
+  (void)driver_->DevicePrimaryCtxRelease(ordinal_);
 }
 
 bool Gpu::usable() const { return driver_->CtxSynchronize() == CUDA_SUCCESS; }

@@ -15,11 +15,11 @@ namespace kda::test {
 // is a neighbour that must not be read.
 inline constexpr unsigned char kPoison = 0xff;
 
-// Device 0's primary context, current on the thread that makes it for its lifetime, and a stream.
+// A device's primary context, current on the thread that makes it for its lifetime, and a stream.
 // Its functions throw std::runtime_error with the driver's own words.
 class Gpu {
  public:
-  Gpu();
+  explicit Gpu(int ordinal = 0);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -34,6 +34,7 @@ class Gpu {
 
  private:
   const launch::Driver* driver_ = nullptr;
+  int ordinal_;
   CUcontext before_ = nullptr, context_ = nullptr;
   CUstream stream_ = nullptr;
 };

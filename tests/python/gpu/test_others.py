@@ -294,7 +294,9 @@ def test_plan_run_takes_cupys_arrays():
 
 def test_plan_run_takes_jaxs_arrays():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
-    if not any(d.platform == "gpu" for d in jax.devices()):
+    with torch.cuda.device(torch.cuda.current_device()):  # of several, JAX leaves the last current
+        sees_a_gpu = any(d.platform == "gpu" for d in jax.devices())
+    if not sees_a_gpu:
         pytest.skip("JAX sees no GPU")
     plan, x = plan_and_tensors()
     want, want_state = kda.torch.chunk_kda(**x, output_final_state=True)
