@@ -210,11 +210,11 @@ class Plan {
   std::size_t workspace_bytes() const noexcept;
 
   // Enqueues the kernels on stream, of the plan's device, which need not be the current one but for
-  // the default streams, and returns: several as one CUDA graph that the plan keeps where the stream
-  // is not being captured.  Never allocates, synchronises or compiles, so it may be
-  // captured in a CUDA graph.  Fails with invalid_argument or unsupported (a plan for a named
-  // target), by which nothing has been enqueued, or device_error.  A kernel of the caller's that is
-  // launched programmatically behind a run may begin before the run has ended: it must wait
+  // the default streams, and returns: several as one CUDA graph that the plan keeps where the
+  // stream is not being captured.  Never allocates, synchronises or compiles, so it may be captured
+  // in a CUDA graph.  Fails with invalid_argument or unsupported (a plan for a named target), by
+  // which nothing has been enqueued, or device_error.  A kernel of the caller's that is launched
+  // programmatically behind a run may begin before the run has ended: it must wait
   // (griddepcontrol.wait) before it reads what the run writes, or writes what the run reads, the
   // workspace included.  One launched otherwise begins after the run's end.
   Status run(const Forward& forward, void* workspace, std::size_t workspace_bytes,
