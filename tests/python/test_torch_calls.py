@@ -18,7 +18,7 @@ from torch.autograd import forward_ad  # noqa: E402
 import kda  # noqa: E402
 from kda.torch import prefill as prefill_operator  # noqa: E402
 from kda.torch import _call, _tensors, chunk_kda, flash_kda_fwd, fused_recurrent_kda  # noqa: E402
-from kda.torch import fused_recurrent_kda_fwd  # noqa: E402
+from kda.torch import fused_recurrent_kda_fwd, paged_kda  # noqa: E402
 
 NOTHING = inspect.Parameter.empty
 
@@ -143,6 +143,44 @@ both = pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda])
 def test_refusals_that_both_share(call, kind, words, arguments):
     with pytest.raises(kind, match=words):
         call(**{**inputs(), **arguments})
+
+
+class Shaped:
+    """With a shape as NumPy's and JAX's arrays have, but no tensor."""
+
+    shape, dtype = (2,), "int64"
+
+
+# The bug: 'list' object has no attribute 'shape', and nothing said of what.
+@pytest.mark.parametrize(
+    "call", [chunk_kda, fused_recurrent_kda, fused_recurrent_kda_fwd, flash_kda_fwd, paged_kda]
+)
+@pytest.mark.parametrize("other", [[0, 8], Shaped()], ids=["list", "array"])
+@pytest.mark.parametrize("name", ["q", "beta", "A_log", "cu_seqlens", "state"])
+def test_what_is_no_tensor_is_named(call, other, name):
+    given = {**inputs(K=128, V=128), "A_log": torch.zeros(2), "cu_seqlens": cu(0, 8)}
+    state = torch.zeros(1, 2, 128, 128)
+    if name == "state":
+        name = "state_pool" if call is paged_kda else "initial_state"
+    if call is flash_kda_fwd:
+        out = torch.zeros_like(given["v"])
+        given.update(scale=1.0, out=out, dt_bias=torch.zeros(2, 128), lower_bound=-5.0)
+    else:
+        given.update(use_gate_in_kernel=True, lower_bound=-5.0)
+    if call is paged_kda:
+        given.update(state_pool=state, ssm_state_indices=torch.zeros(1, dtype=torch.int64))
+    elif call is fused_recurrent_kda_fwd:
+        given.update(initial_state=state)
+    given[name] = other
+    with pytest.raises(TypeError, match=f"{name.replace('state_pool', 'initial_state')} is a "):
+        call(**given)
+
+
+@pytest.mark.parametrize("name", ["ssm_state_indices", "committed_tokens"])
+def test_slots_that_are_no_tensor_are_named(name):
+    given = {"ssm_state_indices": torch.zeros(1, dtype=torch.int64), name: [0]}
+    with pytest.raises(TypeError, match="is a list; pass a torch.Tensor"):
+        paged_kda(**inputs(), state_pool=torch.zeros(1, 2, 16, 16), **given)
 
 
 @pytest.mark.parametrize(

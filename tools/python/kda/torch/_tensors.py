@@ -41,8 +41,19 @@ def given(t: tuple[Any, ...]) -> tuple[list[Tensor], tuple[Any, ...]]:
         there.append(initial_state)
     if cu_seqlens is not None:
         there.append(cu_seqlens)
-        packed = cu_seqlens.shape
+        try:
+            packed = cu_seqlens.shape
+        except AttributeError:  # a list
+            check_are_tensors(t)
+            raise
     return there, (q.shape, packed, A_log is None, dt_bias is None, initial_state is None)
+
+
+def check_are_tensors(t: tuple[Any, ...], **more: Any) -> None:
+    """Of the tuple of Tensors, and of those named."""
+    for name, x in (*zip(Tensors._fields, t), *more.items()):
+        if x is not None and not isinstance(x, Tensor):
+            raise TypeError(f"{name} is a {type(x).__name__}; pass a torch.Tensor")
 
 
 def rows_of(t: Tensors) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
-from kda.torch._tensors import Tensors, check_cu_seqlens, given
+from kda.torch._tensors import Tensors, check_are_tensors, check_cu_seqlens, given
 from kda.torch._words import PAGED, Words, check, refuse_elsewhere, rule_of, said
 from kda.torch.paged import fused_recurrent_kda_fwd
 
@@ -57,6 +57,7 @@ def _run(
         for same, ready in _ready.get(key, ()):
             if same(*there):
                 return _call.launch(ready, tensors, zeroed=zeroed)
+    check_are_tensors(tensors)
     w, t = Words(*words), Tensors(*tensors)
     _ops.refuse_gradients(name, t)
     if traced:

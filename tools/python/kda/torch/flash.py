@@ -18,7 +18,7 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops, _tensors
 from kda.torch._call import Rule
 from kda.torch._pool import Paging
-from kda.torch._tensors import Tensors, given
+from kda.torch._tensors import Tensors, check_are_tensors, given
 
 
 def _need(holds: bool, message: str) -> None:
@@ -132,6 +132,7 @@ def flash_kda_fwd(
             if same(*there):
                 _launch(ready, tensors, out, final_state)
                 return
+    check_are_tensors(tensors, out=out, final_state=final_state)
     t = Tensors(*tensors)
     _ops.refuse_gradients("flash_kda_fwd", t, out=out, final_state=final_state)
     state = final_state if final_state is not None else initial_state

@@ -16,7 +16,7 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._pool import Paging, Slots, check_shape, check_slots, need_one_slot
-from kda.torch._tensors import Tensors, check_cu_seqlens, check_out, given
+from kda.torch._tensors import Tensors, check_are_tensors, check_cu_seqlens, check_out, given
 from kda.torch._words import Words, check, refuse_elsewhere, rule_of, said
 
 _ready: Known[Ready] = {}
@@ -52,6 +52,8 @@ def _run(
                 o = _call.launch(ready, tensors, out, state, slots, zeroed)[0]
                 _call.tell_written((state,) if out is None else (state, out))
                 return o
+    named_slots = {} if slots is None else dict(zip(Slots._fields, slots))
+    check_are_tensors(tensors, **named_slots, out=out)
     w, t = Words(*words), Tensors(*tensors)
     if slots is None:
         _check_in_place(state)
