@@ -99,6 +99,7 @@ std::string decode(std::string_view file, Stored& stored) {
   const std::string_view covered = file.substr(0, file.size() - kDigestBytes);
   if (base::digest(covered) != file.substr(covered.size())) return "its digest does not match";
   stored.entry.cubin = covered.substr(kPrefixBytes + header_bytes);
+  stored.cubin_bytes = stored.entry.cubin.size();
   std::string trouble = decode_header(covered.substr(kPrefixBytes, header_bytes), stored);
   return trouble.empty() ? check(stored.key, stored.entry) : trouble;
 }

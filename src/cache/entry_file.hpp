@@ -28,6 +28,7 @@ struct Stored {
   std::string key_text;
   Fields key;
   Entry entry;
+  std::size_t cubin_bytes = 0;
 
   std::string digest() const;  // of the key: the file's name
 };

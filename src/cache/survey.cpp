@@ -20,6 +20,7 @@ std::string read(const Layout& at, Filed& filed) {
   filed.bytes = info.bytes;
   filed.used = info.changed;
   std::string trouble = decode(contents, filed.stored);
+  std::string().swap(filed.stored.entry.cubin);
   if (trouble.empty() && filed.path != at.entry(filed.stored.digest())) {
     trouble = "it lies under another key's name";
   }

@@ -14,7 +14,7 @@ struct Filed {
   std::string trouble;  // why it is no entry; empty when it is whole
   std::size_t bytes = 0;
   std::int64_t used = 0;  // seconds since the epoch, to the hour: sweep.hpp
-  Stored stored;          // of a whole one
+  Stored stored;          // of a whole one, but for its cubin: a cache may hold a gigabyte of those
 };
 
 // Every entry, by path.  An entry under another name than its key's is damaged.

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/file.hpp"
 #include "base/text.hpp"
 #include "cache/survey.hpp"
 #include "cli/failure.hpp"
@@ -116,9 +117,9 @@ std::vector<std::string> cached(const Request& request) {
   std::vector<std::string> files;
   for (const cache::Filed& filed : cache::survey(directory)) {
     if (!filed.trouble.empty()) continue;
-    cache::Key key;
-    for (const auto& [name, value] : filed.stored.key) key.add(name, value);
-    files.push_back(cache::encode(key, filed.stored.entry));
+    std::string contents;  // of one that is gone meanwhile: none
+    if (base::file::read(filed.path, cache::kMaxFileBytes, contents) != 0) continue;
+    files.push_back(std::move(contents));
   }
   return files;
 }

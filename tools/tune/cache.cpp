@@ -132,7 +132,7 @@ int cache_stats(const Request& request) {
     }
     auto& [entries, cubins] = targets[filed.stored.entry.target];
     ++entries;
-    cubins += filed.stored.entry.cubin.size();
+    cubins += filed.stored.cubin_bytes;
   }
   const cache::Layout at(directory);
   Json facts = Json::array(), rows = Json::array(), places = Json::array();

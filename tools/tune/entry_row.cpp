@@ -30,7 +30,7 @@ cli::Json entry_row(const cache::Stored& stored, std::int64_t used) {
                 {"spill_bytes", entry.resources.spill_bytes},
                 {"stack_bytes", entry.resources.stack_bytes},
                 {"static_shared_bytes", entry.resources.static_shared_bytes},
-                {"cubin_bytes", entry.cubin.size()},
+                {"cubin_bytes", stored.cubin_bytes},
                 {"compile_ms", entry.resources.compile_milliseconds}};
   if (used != 0) row["used"] = fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(used));
   if (compiler != nullptr) row["compiler"] = *compiler;

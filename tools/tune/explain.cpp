@@ -83,7 +83,9 @@ std::vector<cache::Stored> entries_in(const cache::Cache& cache) {
   for (const auto& bundle : cache.bundles()) {
     for (std::size_t i = 0; i < bundle->size(); ++i) {
       cache::Stored stored;
-      if (cache::decode(bundle->entry(i), stored).empty()) entries.push_back(std::move(stored));
+      if (!cache::decode(bundle->entry(i), stored).empty()) continue;
+      std::string().swap(stored.entry.cubin);  // its key is what counts
+      entries.push_back(std::move(stored));
     }
   }
   return entries;
