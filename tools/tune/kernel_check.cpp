@@ -28,7 +28,7 @@ using strategy::Strategy;
 // A compile of several kernels on a busy machine, not a run, is what takes long.
 constexpr double kSecondsEach = 120;
 
-// No strategy serves none of them.  Odd lengths, one of many chunks; two heads, whole in fp64.
+// Each strategy serves one of them.  Odd lengths, one of many chunks; two heads, whole in fp64.
 std::vector<worker::Subject> subjects() {
   Problem pack{.heads = 2, .max_tokens = 1000, .max_sequences = 3, .varlen = true};
   pack.initial_state = pack.final_state = true;
@@ -43,8 +43,8 @@ std::vector<worker::Subject> subjects() {
           {must(problem::complete(dense)), {1000}}};
 }
 
-Json row_of(const tune::Measurement& m, const worker::Subject& subject) {
-  Json row{{"device", m.device},
+Json row_of(int device, const tune::Measurement& m, const worker::Subject& subject) {
+  Json row{{"device", device},
            {"strategy", m.candidate.strategy},
            {"outcome", m.outcome == tune::Outcome::ok ? "right" : tune::name_of(m.outcome)},
            {"tuning", tunable::to_text(m.candidate.tuning)},
@@ -60,7 +60,8 @@ Json rows_of(const device::Device& device, std::vector<const Strategy*> left,
   worker::Pool pool(
       {.devices = {device.ordinal}, .cache_dir = cache_dir, .candidate_seconds = kSecondsEach});
   Json rows = Json::array();
-  for (const worker::Subject& subject : subjects()) {
+  const std::vector<worker::Subject> all = subjects();
+  for (const worker::Subject& subject : all) {
     std::vector<tune::Candidate> candidates;
     std::erase_if(left, [&](const Strategy* each) {
       if (!each->applicable(subject.problem, device)) return false;
@@ -69,41 +70,43 @@ Json rows_of(const device::Device& device, std::vector<const Strategy*> left,
     });
     if (candidates.empty()) continue;
     pool.enter(subject);
-    must(pool.measure(
-        candidates, {.repeats = 3, .at_size = true},
-        [&](std::size_t, const tune::Measurement& m) { rows.push_back(row_of(m, subject)); }));
+    must(pool.measure(candidates, {.repeats = 3, .at_size = true},
+                      [&](std::size_t, const tune::Measurement& m) {
+                        rows.push_back(row_of(device.ordinal, m, subject));
+                      }));
   }
   for (const Strategy* each : left) {
     rows.push_back({{"device", device.ordinal},
                     {"strategy", each->name},
                     {"outcome", "not served"},
-                    {"why", "strategy " + std::string(each->name) + " is for other devices"}});
+                    {"why", each->applicable(all.front().problem, device).message()}});
   }
   return rows;
 }
 
-// "8 strategies are right", or which are not.
+// Which strategies are right, or what became of those that are not.
 void add_summary(const Json& rows, int ordinal, Checks& checks) {
-  int right = 0;
   double worst = 0;
-  std::string others;
+  std::string right, others;
   for (const Json& row : rows) {
+    const auto strategy = row["strategy"].get<std::string>();
     const auto outcome = row["outcome"].get<std::string>();
     if (outcome == "right") {
-      ++right;
-      worst = std::max({worst, row["o_error"].get<double>(), row["state_error"].get<double>()});
+      right += (right.empty() ? "" : ", ") + strategy;
+      worst = std::max({worst, row.value("o_error", 0.0), row.value("state_error", 0.0)});
     } else if (outcome != "not served") {
-      others += fmt::format("{}{}: {}", others.empty() ? "" : "; ",
-                            row["strategy"].get<std::string>(), row["why"].get<std::string>());
+      others +=
+          fmt::format("{}{}: {}", others.empty() ? "" : "; ", strategy, row.value("why", outcome));
     }
   }
   const std::string check = fmt::format("kernels on {}", ordinal);
   if (!others.empty()) {
     checks.add(check.c_str(), "bad", others);
   } else {
-    checks.add(check.c_str(), right > 0 ? "ok" : "none",
-               fmt::format("{} strategies compute what the fp64 recurrence does, within {:.2g}",
-                           right, worst));
+    checks.add(check.c_str(), right.empty() ? "none" : "ok",
+               right.empty()
+                   ? "no strategy serves this device"
+                   : fmt::format("the fp64 recurrence's results within {:.2g}: {}", worst, right));
   }
 }
 
