@@ -340,6 +340,21 @@ def test_refusals_of_kda_prefill(words, changed):
         torch.ops.kda_prefill.forward(**prefill(**changed))
 
 
+# The bug: compiled, or as kda_prefill, a call of CPU tensors had torch's "Could not run ... with
+# arguments from the 'CPU' backend" and a page of dispatch keys.
+@both
+def test_compiled_calls_of_cpu_tensors_are_refused_as_eager_ones_are(call):
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: call(**x)[0] + 0, fullgraph=True, backend="eager")
+    with torch.inference_mode(), pytest.raises(ValueError, match="q is on cpu; kda runs on CUDA"):
+        compiled(inputs())
+
+
+def test_kda_prefill_of_cpu_tensors_is_refused():
+    with pytest.raises(ValueError, match="q is on cpu; kda runs on CUDA"):
+        torch.ops.kda_prefill.forward(*inputs(dtype=torch.float32).values(), 16)
+
+
 def test_lengths_share_plans():
     from kda.torch._plans import bucket
 

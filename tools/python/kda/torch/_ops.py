@@ -205,4 +205,5 @@ for _name, _cuda, _fake in (
     ("paged", _paged_cuda, _nothing),
 ):
     _library.impl(_name, _cuda, "CUDA")
+    _library.impl(_name, _cuda, "CPU")  # which refuses in kda's words, as an eager call does
     torch.library.register_fake(f"kda::{_name}", _fake, lib=_library)
