@@ -62,8 +62,9 @@ int elements_of(const Geometry& geometry, const Tuning& tuning) {
 // For one token a sequence of states in [V, K], by how many heads there are to a multiprocessor
 // (measured on an H200 with 32 heads; the times after "for" are of the tuning below).
 // f32: eight channels a lane and small blocks, 1 sequence 3.5 us for 4.4, 64 68 for 72, 256 273 for
-// 287; 8 are better off below.  bf16: 8 sequences 5.9 us for 6.6; 64 37.0 for 38.3, 256 142 for
-// 147; one as below.
+// 287.  Between, those in slots of a pool by more columns, 8 sequences 9.5 us for 9.7, 32 36.2 for
+// 37.4; in tensors of their own, or with other K, they are better off below.  bf16: 8 sequences 5.9
+// us for 6.6; 64 37.0 for 38.3, 256 142 for 147; one as below.
 std::optional<Tuning> decode_tuning(const Problem& problem, const device::Device& device) {
   const abi::Shape shape = problem::shape_of(problem);
   if (problem.max_tokens > problem.max_sequences || !shape.state_value_first) return std::nullopt;
@@ -73,9 +74,12 @@ std::optional<Tuning> decode_tuning(const Problem& problem, const device::Device
   Tuning tuning{.lanes = 4, .stages = 1};
   int channels = 8;  // a lane
   if (shape.state_type == abi::DType::f32) {
-    if (!few && !many) return std::nullopt;
-    tuning.threads = few ? 128 : 64;
-    tuning.columns = few ? 1 : 2;
+    const bool in_slots = problem.state_pool && !problem.draft_states && !problem.committed_tokens;
+    if (!few && !many && !(in_slots && shape.key_dim > 64 && shape.key_dim <= 128)) {
+      return std::nullopt;
+    }
+    tuning.threads = many ? 64 : 128;
+    tuning.columns = few ? 1 : (many ? 2 : 8);
   } else {
     if (few) return std::nullopt;
     tuning.threads = many ? 32 : 128;

@@ -443,3 +443,21 @@ TEST_CASE("strategies for Hopper compile, and default tunings without spills",
           "[strategy][compile][sweep][hopper]") {
   sweep(false);
 }
+
+TEST_CASE("decodes of a pool compile without spills", "[strategy][compile]") {
+  const test::Scratch cache;
+  std::vector<Problem> problems;
+  for (const char* words : {"K=128 V=128", "K=100 V=60 qkv=f32 g=f32 beta=f32 varlen=1",
+                            "K=128 V=256 zero_padding=1 slots=i64 gate=log_decay beta_logit=0"}) {
+    problems.push_back(problem_of(std::string("T=8 N=8 H=32 pool=1 h0=1 ht=1 ") + words));
+  }
+  for (const char* target : kTargets) {
+    const auto plans = plan::make_all(
+        problems, {.target = target, .cache_dir = cache.path(), .strategy = "recurrent"});
+    for (const auto& plan : plans) {
+      INFO(target << ": " << plan.status().message());
+      REQUIRE(plan);
+      check_plan(**plan);
+    }
+  }
+}
