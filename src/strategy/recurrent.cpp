@@ -74,7 +74,9 @@ std::optional<Tuning> decode_tuning(const Problem& problem, const device::Device
   Tuning tuning{.lanes = 4, .stages = 1};
   int channels = 8;  // a lane
   if (shape.state_type == abi::DType::f32) {
-    const bool in_slots = problem.state_pool && !problem.draft_states && !problem.committed_tokens;
+    // sm_89 spills, as do packs under some gates.
+    const bool in_slots = device.major >= 9 && problem.state_pool && !problem.varlen &&
+                          !problem.draft_states && !problem.committed_tokens;
     if (!few && !many && !(in_slots && shape.key_dim > 64 && shape.key_dim <= 128)) {
       return std::nullopt;
     }

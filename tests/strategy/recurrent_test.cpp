@@ -215,7 +215,7 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
         "threads=128 lanes=4 columns=2 stages=1");
   CHECK(threads("T=1 N=1 H=32 state=bf16 h0=1 ht=1") == 128);
   CHECK(threads("T=8 N=8 H=32 V=16 state=bf16 h0=1 ht=1") == 64);
-  // Fewer in slots of a pool: more columns, where the kernel is the plain one.
+  // Fewer in slots of a pool: more columns, where that does not spill.
   const auto in_slots = [&](const char* words) {
     return tunable::to_text(recurrent.defaults(
         test::problem_in_words(std::string("H=32 pool=1 h0=1 ht=1 ") + words), device));
@@ -225,6 +225,7 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
   CHECK(in_slots("T=1 N=1") == "threads=128 lanes=16 columns=1 stages=1");
   CHECK(in_slots("T=64 N=64") == "threads=64 lanes=16 columns=2 stages=1");
   CHECK(in_slots("T=8 N=8 K=64") == "threads=128 lanes=4 columns=4 stages=1");
+  CHECK(in_slots("T=8 N=8 varlen=1") == "threads=128 lanes=8 columns=4 stages=1");
   CHECK(in_slots("T=8 N=8 drafts=1") == "threads=128 lanes=8 columns=4 stages=1");
   // In [K, V] 16 bytes of V a lane, and a column's lanes past four in other warps.
   const auto key_first = [&](const char* words) {
