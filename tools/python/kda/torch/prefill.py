@@ -106,8 +106,6 @@ def _fill(
 ) -> None:
     if forward_ad._current_level >= 0:  # compiled code comes here alone
         refuse_tangents("kda_prefill", (q, k, v, g, beta), w=w, u=u, o=o)
-    if q.device.type != "cuda":
-        raise ValueError(f"q is on {q.device}; kda runs on CUDA devices")
     B, H, T, K = q.shape
     io = _abi.PrefillIO(
         *(x.data_ptr() for x in (q, k, v, g, beta, w, u, o)),
@@ -130,8 +128,16 @@ def _fill(
     tell_written((w, u, o))
 
 
+def _refuse_to_fill(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, chunk_size: int, *outputs: Tensor
+) -> None:
+    if forward_ad._current_level >= 0:
+        refuse_tangents("kda_prefill", (q, k, v, g, beta), **dict(zip("wuo", outputs)))
+    raise ValueError(f"q is on {q.device}; kda runs on CUDA devices")
+
+
 # Composite: torch.compile sees through it to `fill`, whose writes it understands.
 _library.impl("forward", _forward, "CompositeImplicitAutograd")
 _library.impl("fill", _fill, "CUDA")
-_library.impl("fill", _fill, "CPU")  # refuses
+_library.impl("fill", _refuse_to_fill, "CPU")
 torch.library.register_fake("kda_prefill::fill", lambda *arguments: None, lib=_library)
