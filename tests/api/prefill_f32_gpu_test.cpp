@@ -131,6 +131,25 @@ std::unique_ptr<Gpu> gpu_or_skip() {
   return std::make_unique<Gpu>();
 }
 
+// One call, captured in the strictest mode and replayed.
+void replay(const Gpu& gpu, const KdaPrefillIO& io, int times) {
+  const launch::Driver& driver = gpu.driver();
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  must(driver.StreamBeginCapture(gpu.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), "begin");
+  const int code = kda_prefill_f32(&io, gpu.stream());
+  must(driver.StreamEndCapture(gpu.stream(), &graph), "end");
+  INFO(kda_last_message());
+  REQUIRE(code == 0);
+  must(driver.GraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
+  for (int i = 0; i < times; ++i) {
+    must(driver.GraphLaunch(executable, gpu.stream()), "cuGraphLaunch");
+  }
+  gpu.synchronize();
+  must(driver.GraphExecDestroy(executable), "cuGraphExecDestroy");
+  must(driver.GraphDestroy(graph), "cuGraphDestroy");
+}
+
 }  // namespace
 
 TEST_CASE("kda_prefill_f32 is right for every size of the original and its tails", "[gpu]") {
@@ -171,22 +190,10 @@ TEST_CASE("kda_prefill_f32 of a new size, captured", "[gpu]") {
   const Sizes s{1, 3, 77, 40, 56, 16};
   const reference::Tensors host = inputs_of(s, {});
   OnDevice device(*gpu, s, host);
-  const launch::Driver& driver = gpu->driver();
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
   gpu->synchronize();
-  must(driver.StreamBeginCapture(gpu->stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), "begin");
-  const int code = kda_prefill_f32(&device.io, gpu->stream());
-  must(driver.StreamEndCapture(gpu->stream(), &graph), "end");
-  INFO(kda_last_message());
-  REQUIRE(code == 0);
-  must(driver.GraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
-  must(driver.GraphLaunch(executable, gpu->stream()), "cuGraphLaunch");
-  gpu->synchronize();
+  replay(*gpu, device.io, 1);
   const auto truth = reference::recurrence(reference::reference_inputs(host));
   check_close("o of the graph", floats(device.o), truth.o, s.V);
-  must(driver.GraphExecDestroy(executable), "cuGraphExecDestroy");
-  must(driver.GraphDestroy(graph), "cuGraphDestroy");
 }
 
 TEST_CASE("kda_prefill_f32 without w and u, and captured", "[gpu]") {
@@ -207,20 +214,8 @@ TEST_CASE("kda_prefill_f32 without w and u, and captured", "[gpu]") {
 
   device.o.poison();
   gpu->synchronize();
-  const launch::Driver& driver = gpu->driver();
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
-  must(driver.StreamBeginCapture(gpu->stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), "begin");
-  const int code = kda_prefill_f32(&io, gpu->stream());
-  must(driver.StreamEndCapture(gpu->stream(), &graph), "end");
-  INFO(kda_last_message());
-  REQUIRE(code == 0);
-  must(driver.GraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
-  for (int i = 0; i < 3; ++i) must(driver.GraphLaunch(executable, gpu->stream()), "cuGraphLaunch");
-  gpu->synchronize();
+  replay(*gpu, io, 3);
   check_close("o of the graph", floats(device.o), truth.o, s.V);
-  must(driver.GraphExecDestroy(executable), "cuGraphExecDestroy");
-  must(driver.GraphDestroy(graph), "cuGraphDestroy");
 }
 
 TEST_CASE("kda_prefill_f32 past 2^31 elements", "[gpu]") {

@@ -161,7 +161,7 @@ TEST_CASE("a size is planned once; its workspace comes and goes on the stream", 
   CHECK(driver.launches.size() == launches);
 }
 
-// It was refused: loading kernels ended the capture.
+// It was refused.
 TEST_CASE("the first call of a size may be captured", "[api]") {
   Machine machine;
   machine.driver.capturing = true;

@@ -207,7 +207,7 @@ TEST_CASE("a first launch may be captured, and replays", "[gpu]") {
   driver.GraphDestroy(graph);
 }
 
-// Loading and unloading ended it, whichever thread did so: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED.
+// Unloading ended it, whichever thread did so: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (H200, 580).
 TEST_CASE("kernels come and go beside a capture in the strictest mode", "[gpu]") {
   const auto device = kda::device::query(0);
   REQUIRE(device);

@@ -47,8 +47,8 @@ TEST_CASE("a cubin is one library in the process, unloaded with its last module"
   CHECK(fake.libraries_loaded == 3);
 }
 
-// A plan that was made or let go by any thread ended captures of others: CUDA_ERROR_STREAM_CAPTURE_
-// INVALIDATED at their end (H200, 580).
+// The last plan of a kernel, let go by any thread, ended captures of others: unloading does in
+// their strictest mode (H200, 580).
 TEST_CASE("kernels come and go without ending a capture") {
   FakeDriver fake;
   {

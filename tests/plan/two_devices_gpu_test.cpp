@@ -1,5 +1,4 @@
 // One process, several devices: a plan is of one, kernels and caches are shared.
-#include <mutex>
 #include <thread>
 
 #include "launch/driver.hpp"

@@ -162,6 +162,7 @@ def test_what_is_no_tensor_is_named(call, other, name):
     state = torch.zeros(1, 2, 128, 128)
     if name == "state":
         name = "state_pool" if call is paged_kda else "initial_state"
+    said = name.replace("state_pool", "the state pool")
     if call is flash_kda_fwd:
         out = torch.zeros_like(given["v"])
         given.update(scale=1.0, out=out, dt_bias=torch.zeros(2, 128), lower_bound=-5.0)
@@ -172,14 +173,14 @@ def test_what_is_no_tensor_is_named(call, other, name):
     elif call is fused_recurrent_kda_fwd:
         given.update(initial_state=state)
     given[name] = other
-    with pytest.raises(TypeError, match=f"{name.replace('state_pool', 'initial_state')} is a "):
+    with pytest.raises(TypeError, match=f"^{said} is a "):
         call(**given)
 
 
-@pytest.mark.parametrize("name", ["ssm_state_indices", "committed_tokens"])
+@pytest.mark.parametrize("name", ["ssm_state_indices", "checkpoint_indices", "committed_tokens"])
 def test_slots_that_are_no_tensor_are_named(name):
     given = {"ssm_state_indices": torch.zeros(1, dtype=torch.int64), name: [0]}
-    with pytest.raises(TypeError, match="is a list; pass a torch.Tensor"):
+    with pytest.raises(TypeError, match=f"^{name} is a list; pass a torch.Tensor"):
         paged_kda(**inputs(), state_pool=torch.zeros(1, 2, 16, 16), **given)
 
 

@@ -215,11 +215,12 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
         "threads=128 lanes=4 columns=2 stages=1");
   CHECK(threads("T=1 N=1 H=32 state=bf16 h0=1 ht=1") == 128);
   CHECK(threads("T=8 N=8 H=32 V=16 state=bf16 h0=1 ht=1") == 64);
-  // Fewer in slots of a pool: more columns, where that does not spill.
-  const auto in_slots = [&](const char* words) {
+  const auto text = [&](const char* common, const char* words) {
     return tunable::to_text(recurrent.defaults(
-        test::problem_in_words(std::string("H=32 pool=1 h0=1 ht=1 ") + words), device));
+        test::problem_in_words(std::string("H=32 h0=1 ht=1 ") + common + words), device));
   };
+  // Fewer in slots of a pool: more columns, where that does not spill.
+  const auto in_slots = [&](const char* words) { return text("pool=1 ", words); };
   CHECK(in_slots("T=8 N=8") == "threads=128 lanes=16 columns=8 stages=1");
   CHECK(in_slots("T=32 N=32 K=100 V=60") == "threads=128 lanes=16 columns=8 stages=1");
   CHECK(in_slots("T=1 N=1") == "threads=128 lanes=16 columns=1 stages=1");
@@ -228,10 +229,7 @@ TEST_CASE("recurrent's defaults fill the device and waste no block on a narrow V
   CHECK(in_slots("T=8 N=8 varlen=1") == "threads=128 lanes=8 columns=4 stages=1");
   CHECK(in_slots("T=8 N=8 drafts=1") == "threads=128 lanes=8 columns=4 stages=1");
   // In [K, V] 16 bytes of V a lane, and a column's lanes past four in other warps.
-  const auto key_first = [&](const char* words) {
-    return tunable::to_text(recurrent.defaults(
-        test::problem_in_words(std::string("H=32 layout=key_first h0=1 ht=1 ") + words), device));
-  };
+  const auto key_first = [&](const char* words) { return text("layout=key_first ", words); };
   CHECK(key_first("T=1 N=1") == "threads=128 lanes=16 columns=4 stages=1");
   CHECK(key_first("T=8 N=8") == "threads=32 lanes=4 columns=4 stages=1");
   CHECK(key_first("T=64 N=64") == "threads=256 lanes=16 columns=4 stages=1");

@@ -33,9 +33,8 @@ class FakeDriver {
   std::size_t bytes_kept = 0;               // of a launch's parameter
   bool capturing = false;                   // any stream but those of our own captures
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // of the threads
-  int breaking_calls =
-      0;                // that would have ended a capture of any thread's, as an H200's driver does
-  std::string missing;  // this call does not exist
+  int breaking_calls = 0;   // outside of relaxed mode, where they may end a capture
+  std::string missing;      // this call does not exist
   std::string refuse_once;  // this call fails the next time
   int fail_at = 0;          // the call that makes `calls` this number fails
   int calls = 0;

@@ -101,7 +101,7 @@ def test_a_graph_of_packed_sequences_replays_with_other_boundaries():
     ids=["dense", "decode", "packed"],
 )  # fmt: skip
 def test_a_first_call_may_be_captured(case):
-    """It was refused, as loading kernels ended the capture."""
+    """It was refused."""
     x = inputs(case)
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
@@ -114,7 +114,6 @@ def test_a_first_call_may_be_captured(case):
 
 
 def test_plans_are_made_beside_the_capture_of_another_thread():
-    """It failed as invalidated, in torch's own mode of capture."""
     x = inputs(CASES[0])
     call(CASES[0], x)
     torch.cuda.synchronize()
@@ -122,7 +121,7 @@ def test_plans_are_made_beside_the_capture_of_another_thread():
 
     def make():
         problem = kda.Problem(heads=2, key_dim=52, value_dim=44, max_tokens=64)
-        for lower_bound in (-1.25, -2.5):  # kernels of its own each: they come and go
+        for lower_bound in (-1.25, -2.5):
             made.append(kda.Plan(dataclasses.replace(problem, lower_bound=lower_bound)).describe())
 
     graph = torch.cuda.CUDAGraph()

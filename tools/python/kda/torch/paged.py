@@ -21,6 +21,12 @@ from kda.torch._words import Words, check, refuse_elsewhere, rule_of, said
 
 _ready: Known[Ready] = {}
 
+# What callers call the fields of Slots.
+_SLOT_NAMES = (
+    "ssm_state_indices", "initial_state_indices", "num_accepted_tokens", "checkpoint_indices",
+    "committed_tokens",
+)  # fmt: skip
+
 
 def _run(
     words: tuple[Any, ...],
@@ -52,8 +58,9 @@ def _run(
                 o = _call.launch(ready, tensors, out, state, slots, zeroed)[0]
                 _call.tell_written((state,) if out is None else (state, out))
                 return o
-    named_slots = {} if slots is None else dict(zip(Slots._fields, slots))
-    check_are_tensors(tensors, **named_slots, out=out)
+    if slots is not None:
+        check_are_tensors((), **{"the state pool": state}, **dict(zip(_SLOT_NAMES, slots)))
+    check_are_tensors(tensors, out=out)
     w, t = Words(*words), Tensors(*tensors)
     if slots is None:
         _check_in_place(state)
