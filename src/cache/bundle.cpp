@@ -14,10 +14,9 @@
 namespace kda::cache {
 namespace {
 
-constexpr std::string_view kMagic = "kdabun1\n";
-constexpr std::size_t kDigestBytes = 32;
-constexpr std::size_t kPrefixBytes = 8 + 8;
-constexpr std::size_t kRowBytes = kDigestBytes + 8 + 8;
+constexpr std::string_view kBundleMagic = "kdabun1\n";
+constexpr std::size_t kBundlePrefix = 8 + 8;
+constexpr std::size_t kRowBytes = base::kDigestBytes + 8 + 8;
 
 Status refused(const std::string& name, const std::string& why) {
   return {Code::invalid_argument, fmt::format("bundle {}: {}", name, why)};
@@ -26,14 +25,14 @@ Status refused(const std::string& name, const std::string& why) {
 }  // namespace
 
 Result<std::shared_ptr<const Bundle>> Bundle::open(std::string name, std::string_view bytes) {
-  if (!bytes.starts_with(kMagic)) return refused(name, "it is no bundle of this version");
-  if (bytes.size() < kPrefixBytes + kDigestBytes) return refused(name, "it is cut short");
-  const std::uint64_t count = number_at(bytes, kMagic.size());
-  if (count > (bytes.size() - kPrefixBytes - kDigestBytes) / kRowBytes) {
+  if (!bytes.starts_with(kBundleMagic)) return refused(name, "it is no bundle of this version");
+  if (bytes.size() < kBundlePrefix + base::kDigestBytes) return refused(name, "it is cut short");
+  const std::uint64_t count = number_at(bytes, kBundleMagic.size());
+  if (count > (bytes.size() - kBundlePrefix - base::kDigestBytes) / kRowBytes) {
     return refused(name, "its index is longer than itself");
   }
-  const std::size_t index_end = kPrefixBytes + count * kRowBytes;
-  if (base::digest(bytes.substr(0, index_end)) != bytes.substr(index_end, kDigestBytes)) {
+  const std::size_t index_end = kBundlePrefix + count * kRowBytes;
+  if (base::digest(bytes.substr(0, index_end)) != bytes.substr(index_end, base::kDigestBytes)) {
     return refused(name, "its index is damaged");
   }
   auto bundle = std::make_shared<Bundle>();
@@ -41,9 +40,9 @@ Result<std::shared_ptr<const Bundle>> Bundle::open(std::string name, std::string
   bundle->bytes_ = bytes;
   bundle->rows_.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = kPrefixBytes + i * kRowBytes;
-    const Row row{bytes.substr(at, kDigestBytes), number_at(bytes, at + kDigestBytes),
-                  number_at(bytes, at + kDigestBytes + 8)};
+    const std::size_t at = kBundlePrefix + i * kRowBytes;
+    const Row row{bytes.substr(at, base::kDigestBytes), number_at(bytes, at + base::kDigestBytes),
+                  number_at(bytes, at + base::kDigestBytes + 8)};
     if (row.offset > bytes.size() || row.bytes > bytes.size() - row.offset) {
       return refused(bundle->name_, fmt::format("entry {} lies past its end: it is cut short", i));
     }
@@ -106,9 +105,9 @@ std::string encode_bundle(const std::vector<std::string>& entries) {
                          [](const Whole& a, const Whole& b) { return a.key == b.key; }),
              rows.end());
 
-  std::string bundle(kMagic);
+  std::string bundle(kBundleMagic);
   append_number(bundle, rows.size());
-  std::uint64_t offset = kPrefixBytes + rows.size() * kRowBytes + kDigestBytes;
+  std::uint64_t offset = kBundlePrefix + rows.size() * kRowBytes + base::kDigestBytes;
   for (const Whole& row : rows) {
     bundle += row.digest;
     append_number(bundle, offset);

@@ -12,9 +12,8 @@
 namespace kda::cache {
 namespace {
 
-constexpr std::string_view kMagic = "kdaobj1\n";
-constexpr std::size_t kPrefixBytes = 8 + 8 + 8;
-constexpr std::size_t kDigestBytes = 32;
+constexpr std::string_view kEntryMagic = "kdaobj1\n";
+constexpr std::size_t kEntryPrefix = 8 + 8 + 8;
 
 // One row a number of Resources.
 struct Number {
@@ -74,7 +73,7 @@ std::string decode_header(std::string_view header, Stored& stored) {
 
 std::string encode(const Key& key, const Entry& entry) {
   const std::string header = encode_header(key, entry);
-  std::string file(kMagic);
+  std::string file(kEntryMagic);
   append_number(file, header.size());
   append_number(file, entry.cubin.size());
   file += header;
@@ -86,21 +85,21 @@ std::string encode(const Key& key, const Entry& entry) {
 std::string Stored::digest() const { return base::digest(key_text); }
 
 std::string decode(std::string_view file, Stored& stored) {
-  if (file.size() < kPrefixBytes + kDigestBytes) {
-    return fmt::format("it is {} bytes short", kPrefixBytes + kDigestBytes - file.size());
+  if (file.size() < kEntryPrefix + base::kDigestBytes) {
+    return fmt::format("it is {} bytes short", kEntryPrefix + base::kDigestBytes - file.size());
   }
-  if (!file.starts_with(kMagic)) return "it is no entry of this version";
+  if (!file.starts_with(kEntryMagic)) return "it is no entry of this version";
   const std::uint64_t header_bytes = number_at(file, 8);
   const std::uint64_t cubin_bytes = number_at(file, 16);
   if (header_bytes > kMaxHeaderBytes || cubin_bytes > kMaxCubinBytes ||
-      file.size() != kPrefixBytes + header_bytes + cubin_bytes + kDigestBytes) {
+      file.size() != kEntryPrefix + header_bytes + cubin_bytes + base::kDigestBytes) {
     return "its size is not what it says";
   }
-  const std::string_view covered = file.substr(0, file.size() - kDigestBytes);
+  const std::string_view covered = file.substr(0, file.size() - base::kDigestBytes);
   if (base::digest(covered) != file.substr(covered.size())) return "its digest does not match";
-  stored.entry.cubin = covered.substr(kPrefixBytes + header_bytes);
+  stored.entry.cubin = covered.substr(kEntryPrefix + header_bytes);
   stored.cubin_bytes = stored.entry.cubin.size();
-  std::string trouble = decode_header(covered.substr(kPrefixBytes, header_bytes), stored);
+  std::string trouble = decode_header(covered.substr(kEntryPrefix, header_bytes), stored);
   return trouble.empty() ? check(stored.key, stored.entry) : trouble;
 }
 

@@ -1,23 +1,16 @@
 #include "problem/check.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <utility>
 
 #include "abi/dtype.h"
 #include "problem/check_pool.hpp"
+#include "problem/refuse.hpp"
 
 namespace kda::problem {
 
 namespace {
-
-template <class... Args>
-Status refuse(fmt::format_string<Args...> format, Args&&... args) {
-  return Status(Code::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
-}
 
 int bytes_of(DType type) { return abi::bytes_of(static_cast<abi::DType>(type)); }
 
@@ -30,11 +23,11 @@ struct Pointer {
 };
 
 Status check_pointer(const Pointer& pointer) {
-  if (pointer.needed && pointer.data == nullptr) return refuse("{} is null", pointer.name);
+  if (pointer.needed && pointer.data == nullptr) return refuse_argument("{} is null", pointer.name);
   const auto address = reinterpret_cast<std::uintptr_t>(pointer.data);
   if ((address & static_cast<unsigned>(pointer.alignment - 1)) != 0) {
-    return refuse("{} = {:#x} is not aligned to its element of {} bytes", pointer.name, address,
-                  pointer.alignment);
+    return refuse_argument("{} = {:#x} is not aligned to its element of {} bytes", pointer.name,
+                           address, pointer.alignment);
   }
   return {};
 }
@@ -64,8 +57,9 @@ Status check_disjoint(const Strided& tensor) {
   for (const Axis& axis : axes) {
     if (axis.size <= 1) continue;
     if (axis.stride < extent) {
-      return refuse("{}_strides.{} = {} makes elements of the output overlap; at least {} does not",
-                    tensor.name, axis.name, axis.stride, extent);
+      return refuse_argument(
+          "{}_strides.{} = {} makes elements of the output overlap; at least {} does not",
+          tensor.name, axis.name, axis.stride, extent);
     }
     extent += (axis.size - 1) * axis.stride;
   }
@@ -77,15 +71,15 @@ Status check_strides(const Strided& tensor) {
   for (const Axis& axis : tensor.axes) {
     if (axis.size <= 1) continue;
     if (axis.stride <= 0) {
-      return refuse(
+      return refuse_argument(
           "{}_strides.{} = {}; with {} of them it must be positive (all three 0: "
           "contiguous)",
           tensor.name, axis.name, axis.stride, axis.size);
     }
     std::int64_t reach = 0;
     if (__builtin_mul_overflow(axis.stride, axis.size - 1, &reach) || reach > room) {
-      return refuse("{}_strides.{} = {} reaches past 63 bits of address", tensor.name, axis.name,
-                    axis.stride);
+      return refuse_argument("{}_strides.{} = {} reaches past 63 bits of address", tensor.name,
+                             axis.name, axis.stride);
     }
     room -= reach;
   }
@@ -94,14 +88,15 @@ Status check_strides(const Strided& tensor) {
 
 Status check_sizes(const Problem& p, const Forward& f) {
   if (f.tokens < 0 || f.tokens > p.max_tokens) {
-    return refuse("tokens = {}; the plan takes 0..max_tokens = {}", f.tokens, p.max_tokens);
+    return refuse_argument("tokens = {}; the plan takes 0..max_tokens = {}", f.tokens,
+                           p.max_tokens);
   }
   if (f.sequences < 1 || f.sequences > p.max_sequences) {
-    return refuse("sequences = {}; the plan takes 1..max_sequences = {}", f.sequences,
-                  p.max_sequences);
+    return refuse_argument("sequences = {}; the plan takes 1..max_sequences = {}", f.sequences,
+                           p.max_sequences);
   }
   if (!p.varlen && f.tokens % f.sequences != 0) {
-    return refuse(
+    return refuse_argument(
         "tokens = {} is not a multiple of sequences = {}; sequences of unequal length "
         "need Problem::varlen",
         f.tokens, f.sequences);
@@ -112,26 +107,27 @@ Status check_sizes(const Problem& p, const Forward& f) {
 // A tensor that the problem does not name would be ignored in silence.
 Status check_unwanted(const Problem& p, const Forward& f) {
   if (!p.varlen && f.cu_seqlens != nullptr) {
-    return refuse(
+    return refuse_argument(
         "cu_seqlens is given, but Problem::varlen = false; make the plan with it, or "
         "pass null");
   }
   if (!p.initial_state && f.initial_state != nullptr) {
-    return refuse(
+    return refuse_argument(
         "initial_state is given, but Problem::initial_state = false; make the plan with "
         "it, or pass null");
   }
   if (!p.final_state && f.final_state != nullptr) {
-    return refuse(
+    return refuse_argument(
         "final_state is given, but Problem::final_state = false; make the plan with it, "
         "or pass null");
   }
   if (p.wy_chunk == 0 && (f.w != nullptr || f.u != nullptr)) {
-    return refuse("{} is given, but Problem::wy_chunk = 0; make the plan with it, or pass null",
-                  f.w != nullptr ? "w" : "u");
+    return refuse_argument(
+        "{} is given, but Problem::wy_chunk = 0; make the plan with it, or pass null",
+        f.w != nullptr ? "w" : "u");
   }
   if (!p.committed_tokens && f.committed_tokens != nullptr) {
-    return refuse(
+    return refuse_argument(
         "committed_tokens is given, but Problem::committed_tokens = false; make the plan with it, "
         "or pass null");
   }
@@ -210,13 +206,15 @@ Status check_aliases(const Problem& p, const Forward& f) {
     };
     const void* const state = f.final_state == f.initial_state ? nullptr : f.final_state;
     for (const auto& [name, data] : inputs) {
-      if (f.o == data) return refuse("o and {} are the same memory; outputs need their own", name);
+      if (f.o == data)
+        return refuse_argument("o and {} are the same memory; outputs need their own", name);
       if (data != nullptr && state == data) {
-        return refuse("final_state and {} are the same memory; outputs need their own", name);
+        return refuse_argument("final_state and {} are the same memory; outputs need their own",
+                               name);
       }
     }
-    if (f.o == f.final_state) return refuse("o and final_state are the same memory");
-    if (f.o == f.cu_seqlens) return refuse("o and cu_seqlens are the same memory");
+    if (f.o == f.final_state) return refuse_argument("o and final_state are the same memory");
+    if (f.o == f.cu_seqlens) return refuse_argument("o and cu_seqlens are the same memory");
   }
   if (f.initial_state != nullptr && f.final_state != nullptr) {
     const auto from = reinterpret_cast<std::uintptr_t>(f.initial_state);
@@ -224,7 +222,7 @@ Status check_aliases(const Problem& p, const Forward& f) {
     const std::uint64_t bytes = state_extent(p, f);
     const std::uint64_t apart = from < to ? to - from : from - to;
     if (apart != 0 && apart < bytes && !slots_interleave(p, f, apart)) {
-      return refuse(
+      return refuse_argument(
           "final_state overlaps initial_state {} bytes in; it must be the same memory or "
           "none of its {} bytes",
           apart, bytes);

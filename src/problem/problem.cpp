@@ -1,10 +1,10 @@
 #include "problem/problem.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+
+#include "problem/refuse.hpp"
 
 namespace kda::problem {
 
@@ -23,16 +23,11 @@ constexpr int kFewestCheckpointTokens = 64;
 // Chunks round a sequence's tokens up; the longest any strategy uses.
 constexpr std::int64_t kLongestChunk = 256;
 
-template <class... Args>
-Status refuse(fmt::format_string<Args...> format, Args&&... args) {
-  return Status(Code::invalid_problem, fmt::format(format, std::forward<Args>(args)...));
-}
-
 template <class Enum>
 Status check_enum(const char* field, Enum value, int count, const char* names) {
   const auto number = static_cast<std::int64_t>(value);
   if (number >= 0 && number < count) return {};
-  return refuse("{} = {} is no enumerator; there are {}", field, number, names);
+  return refuse_problem("{} = {} is no enumerator; there are {}", field, number, names);
 }
 
 Status check_enums(const Problem& p) {
@@ -50,34 +45,37 @@ Status check_enums(const Problem& p) {
   for (const Status& status : checks) {
     if (!status) return status;
   }
-  if (p.state_type == DType::f16) return refuse("state_type = f16; the state is f32 or bf16");
+  if (p.state_type == DType::f16)
+    return refuse_problem("state_type = f16; the state is f32 or bf16");
   return {};
 }
 
 Status check_heads(const Problem& p) {
   if (p.heads < 1 || p.heads > kMaxHeads) {
-    return refuse("heads = {}; it must be in 1..{}", p.heads, kMaxHeads);
+    return refuse_problem("heads = {}; it must be in 1..{}", p.heads, kMaxHeads);
   }
   if (p.value_heads < 1 || p.value_heads > kMaxHeads) {
-    return refuse("value_heads = {}; it must be in 1..{}, or 0 for heads", p.value_heads,
-                  kMaxHeads);
+    return refuse_problem("value_heads = {}; it must be in 1..{}, or 0 for heads", p.value_heads,
+                          kMaxHeads);
   }
   if (p.value_heads % p.heads != 0) {
-    return refuse("value_heads = {} is not a multiple of heads = {}", p.value_heads, p.heads);
+    return refuse_problem("value_heads = {} is not a multiple of heads = {}", p.value_heads,
+                          p.heads);
   }
   return {};
 }
 
 Status check_sizes(const Problem& p) {
   if (p.key_dim < 1 || p.key_dim > kMaxKeyDim) {
-    return refuse("key_dim = {}; it must be in 1..{}", p.key_dim, kMaxKeyDim);
+    return refuse_problem("key_dim = {}; it must be in 1..{}", p.key_dim, kMaxKeyDim);
   }
   if (p.value_dim < 1 || p.value_dim > kMaxValueDim) {
-    return refuse("value_dim = {}; it must be in 1..{}", p.value_dim, kMaxValueDim);
+    return refuse_problem("value_dim = {}; it must be in 1..{}", p.value_dim, kMaxValueDim);
   }
-  if (p.max_tokens < 0) return refuse("max_tokens = {}; it must be at least 0", p.max_tokens);
+  if (p.max_tokens < 0)
+    return refuse_problem("max_tokens = {}; it must be at least 0", p.max_tokens);
   if (p.max_sequences < 1) {
-    return refuse("max_sequences = {}; it must be at least 1", p.max_sequences);
+    return refuse_problem("max_sequences = {}; it must be at least 1", p.max_sequences);
   }
 
   // Divided rather than multiplied: the products themselves may overflow.
@@ -85,17 +83,18 @@ Status check_sizes(const Problem& p) {
   const std::int64_t row = std::int64_t{p.value_heads} * std::max(p.key_dim, p.value_dim);
   const std::int64_t most_tokens = kMaxElements / row - padding;
   if (most_tokens < 0) {  // of no tokens at all, as each sequence's last chunk may be padded
-    return refuse(
+    return refuse_problem(
         "max_sequences = {} makes tensors too large; with these heads and dims at most {}",
         p.max_sequences, kMaxElements / row / kLongestChunk);
   }
   if (p.max_tokens > most_tokens) {
-    return refuse("max_tokens = {} makes tensors too large; with these heads and dims at most {}",
-                  p.max_tokens, most_tokens);
+    return refuse_problem(
+        "max_tokens = {} makes tensors too large; with these heads and dims at most {}",
+        p.max_tokens, most_tokens);
   }
   const std::int64_t state = std::int64_t{p.value_heads} * p.key_dim * p.value_dim;
   if (p.max_sequences > kMaxElements / state) {
-    return refuse(
+    return refuse_problem(
         "max_sequences = {} makes the state too large; with these heads and dims at most "
         "{}",
         p.max_sequences, kMaxElements / state);
@@ -105,29 +104,31 @@ Status check_sizes(const Problem& p) {
 
 Status check_formulas(const Problem& p) {
   if (p.gate == Gate::bounded && !(std::isfinite(p.lower_bound) && p.lower_bound < 0)) {
-    return refuse("lower_bound = {}; Gate::bounded needs it finite and below 0", p.lower_bound);
+    return refuse_problem("lower_bound = {}; Gate::bounded needs it finite and below 0",
+                          p.lower_bound);
   }
   if (p.allow_neg_eigval && !p.beta_is_logit) {
-    return refuse(
+    return refuse_problem(
         "allow_neg_eigval = true doubles sigmoid(beta), but beta_is_logit = false; set "
         "it, or pass beta already doubled with allow_neg_eigval = false");
   }
   if (p.beta_at_most_one && p.allow_neg_eigval) {
-    return refuse("beta_at_most_one = true, but allow_neg_eigval = true lets beta reach 2");
+    return refuse_problem("beta_at_most_one = true, but allow_neg_eigval = true lets beta reach 2");
   }
   if (!std::isfinite(p.scale)) {
-    return refuse("scale = {}; it must be finite, 0 for 1 / sqrt(key_dim)", p.scale);
+    return refuse_problem("scale = {}; it must be finite, 0 for 1 / sqrt(key_dim)", p.scale);
   }
   return {};
 }
 
 Status check_wy(const Problem& p) {
   if (p.wy_chunk != 0 && p.wy_chunk != 16 && p.wy_chunk != 32 && p.wy_chunk != 64) {
-    return refuse("wy_chunk = {}; it must be 16, 32 or 64, or 0 for no w and u", p.wy_chunk);
+    return refuse_problem("wy_chunk = {}; it must be 16, 32 or 64, or 0 for no w and u",
+                          p.wy_chunk);
   }
   if (p.wy_chunk != 0 && p.varlen) {
-    return refuse("wy_chunk = {}, but varlen = true: w and u come from dense runs only",
-                  p.wy_chunk);
+    return refuse_problem("wy_chunk = {}, but varlen = true: w and u come from dense runs only",
+                          p.wy_chunk);
   }
   return {};
 }
@@ -136,22 +137,23 @@ Status check_wy(const Problem& p) {
 Status check_committed(const Problem& p) {
   if (!p.committed_tokens) return {};
   if (!p.final_state) {
-    return refuse("committed_tokens is set, but final_state = false: nothing would be written");
+    return refuse_problem(
+        "committed_tokens is set, but final_state = false: nothing would be written");
   }
   if (p.draft_states) {
-    return refuse(
+    return refuse_problem(
         "committed_tokens beside draft_states, which keeps the state after every token; set one of "
         "them: draft_states to start from a kept state, committed_tokens to compute accepted "
         "tokens again");
   }
   if (p.checkpoint_tokens > 0) {
-    return refuse(
+    return refuse_problem(
         "committed_tokens beside checkpoint_tokens = {}, which keeps states that tokens past the "
         "committed ones may have entered; set one of them",
         p.checkpoint_tokens);
   }
   if (p.wy_chunk != 0) {
-    return refuse(
+    return refuse_problem(
         "committed_tokens beside wy_chunk = {}: w and u are of chunks, and tokens are committed "
         "one "
         "by one; set one of them",
@@ -163,11 +165,12 @@ Status check_committed(const Problem& p) {
 // What needs a pool of states, and what it needs of one.
 Status check_serving(const Problem& p) {
   if (p.mixed_lengths && !p.varlen) {
-    return refuse("mixed_lengths = true, but varlen = false: sequences of a dense run are equal");
+    return refuse_problem(
+        "mixed_lengths = true, but varlen = false: sequences of a dense run are equal");
   }
   if (p.checkpoint_tokens != 0 && p.checkpoint_tokens < kFewestCheckpointTokens) {
-    return refuse("checkpoint_tokens = {}; it must be at least {}, or 0 for no checkpoints",
-                  p.checkpoint_tokens, kFewestCheckpointTokens);
+    return refuse_problem("checkpoint_tokens = {}; it must be at least {}, or 0 for no checkpoints",
+                          p.checkpoint_tokens, kFewestCheckpointTokens);
   }
   if (!p.state_pool) {
     const char* field = p.draft_states            ? "draft_states"
@@ -175,17 +178,18 @@ Status check_serving(const Problem& p) {
                         : p.zero_padding          ? "zero_padding"
                                                   : nullptr;
     if (field == nullptr) return {};
-    return refuse("{} is set, but state_pool = false: slots to keep or to skip need a pool", field);
+    return refuse_problem("{} is set, but state_pool = false: slots to keep or to skip need a pool",
+                          field);
   }
   if (!p.initial_state && !p.final_state) {
-    return refuse("state_pool = true, but neither initial_state nor final_state is");
+    return refuse_problem("state_pool = true, but neither initial_state nor final_state is");
   }
   if (!p.final_state && (p.draft_states || p.checkpoint_tokens > 0)) {
-    return refuse("{} is set, but final_state = false: nothing would be written",
-                  p.draft_states ? "draft_states" : "checkpoint_tokens");
+    return refuse_problem("{} is set, but final_state = false: nothing would be written",
+                          p.draft_states ? "draft_states" : "checkpoint_tokens");
   }
   if (p.draft_states && p.checkpoint_tokens > 0) {
-    return refuse(
+    return refuse_problem(
         "checkpoint_tokens = {} beside draft_states, which keeps the state after every "
         "token; set one of them",
         p.checkpoint_tokens);

@@ -170,8 +170,10 @@ Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups, int co
   tuning.load_stages = 7;
   shorten_ring(shape, tuning);
   const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
+  const int buffers =
+      warpgroups > 1 ? 1 : 2;  // beside two of two warpgroups' a ring of two is left
   while (copies && tuning.load_stages > 1 &&
-         abi::chunk_wgmma::checkpoint_buffers(shape, tuning) < 2) {
+         abi::chunk_wgmma::checkpoint_buffers(shape, tuning) < buffers) {
     --tuning.load_stages;
   }
   return tuning;
@@ -202,6 +204,13 @@ Tuning apart_at_once_of(const Problem& problem, const device::Device& device) {
       decodes_microseconds(problem, device) > 0.5 * long_microseconds(problem, device, tuning);
   tuning.short_by = much && prefers_ring(problem, device) ? 2 : 1;
   return tuning;
+}
+
+// Two warpgroups send 64 KB a checkpoint, for which they wait where these are dense: 8192 tokens of
+// 8 heads as a pack take 206, 215 and 330 us with one every 1024, 256 and 64 tokens (an H200).
+bool sends_by_two(const Problem& problem, const device::Device& device) {
+  constexpr int kFew = 256;  // tokens from one to the next
+  return problem.checkpoint_tokens >= kFew && is_measured_pack(problem, device, Tuning{});
 }
 
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
@@ -239,8 +248,8 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     shorten_ring(shape, tuning);
   }
   const Tuning wide = beside(2);
-  if (fits && problem.value_dim > 64 && problem.key_dim <= 128 && !copies &&
-      fits_beside(problem, device, wide) &&
+  if (fits && problem.value_dim > 64 && problem.key_dim <= 128 &&
+      (!copies || sends_by_two(problem, device)) && fits_beside(problem, device, wide) &&
       (!fits_beside(problem, device, at_once) ||
        microseconds(problem, device, wide) < microseconds(problem, device, at_once))) {
     at_once = wide;

@@ -51,6 +51,15 @@ bool sends_measured(const Problem& problem, const device::Device& device) {
          problem.key_dim > 64 && !problem.varlen;
 }
 
+}  // namespace
+
+bool is_measured_pack(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  return problem.varlen && tuning.short_tokens == 1 && memory_hides(device) &&
+         problem.key_dim > 64 && problem.key_dim <= 128;
+}
+
+namespace {
+
 // What checkpoints add to a chain of so many tokens that leaves them in shared memory: 0.31 us each
 // of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB.  Where groups prepare beside, and as few as
 // preparers_of() says, up to 0.55 and 0.16 of 32 and 16 KB: 16 heads of 8192 tokens with one every
@@ -61,7 +70,9 @@ double checkpoints_microseconds(const Problem& problem, const device::Device& de
   const abi::Shape shape = problem::shape_of(problem);
   if (!abi::chunk_wgmma::copies_checkpoints(shape)) return 0.0;
   const double bytes = abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
-  const bool beside_few = tuning.stages_at_once > 1 && sends_measured(problem, device);
+  const bool few = sends_measured(problem, device) ||
+                   (is_measured_pack(problem, device, tuning) && tuning.warpgroups == 1);
+  const bool beside_few = tuning.stages_at_once > 1 && few;
   const double each = beside_few ? std::max(2.4e-5 * bytes - 0.235, 0.1) : 0.165 + 4.5e-6 * bytes;
   return each * checkpoints_of(problem, tokens);
 }
@@ -98,20 +109,44 @@ double one_by_one_microseconds(const Problem& problem, const device::Device& dev
 struct AtOnce {
   double chain, prepare;  // microseconds
 };
-AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
-                     std::int64_t chains) {
+
+// What a chunk takes a chain of one warpgroup and of two, and groups beside chains of what they
+// take alone; and to what power, times what, the stages' times are added up, as they hinder each
+// other.
+struct Rates {
+  double one, two, prepare;
+  double power, sum;
+};
+
+// Of packs as they are since rows give room in the L2, an H200: 8192 tokens of one sequence of 8,
+// 12, 24 and 32 heads take 117, 118, 172 and 265 us by one warpgroup, 8 and 32 heads by two 194 and
+// 209, where groups take 2.1 us a chunk.  With checkpoints to send the stages hinder each other
+// more: with one every 1024 tokens 8, 12, 16, 24 and 32 heads take 125, 129, 138, 176 and 268 us,
+// 32 by two warpgroups 233.  Other runs as they were before.
+Rates rates_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (is_measured_pack(problem, device, tuning)) {
+    const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
+    return {0.40, 0.70, 1.02, copies ? 4.0 : 8.0, 1.02};
+  }
   // A pack's rows go by hand: 16 heads of 8192 tokens take 135 us for 126.  So do those of half the
   // columns; with a checkpoint every 512 tokens these take 147 us for 143.
   const double halves = tuning.columns < 64 && sends_measured(problem, device) ? 1.04 : 1.0;
   const double rows = problem.varlen ? 1.08 : halves;
-  const double step = std::max(wide_keys(problem) * rows * (tuning.warpgroups == 1 ? 0.44 : 0.73),
-                               by_hand_microseconds(problem, tuning.chunk));
+  return {rows * 0.44, rows * 0.73, 0.86, 4.0, 1.05};
+}
+
+AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
+                     std::int64_t chains) {
+  const Rates rates = rates_of(problem, device, tuning);
+  const double step =
+      std::max(wide_keys(problem) * (tuning.warpgroups == 1 ? rates.one : rates.two),
+               by_hand_microseconds(problem, tuning.chunk));
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max((all - static_cast<double>(chains)) * tuning.preparers / 100, 1.0);
   const double longest = longest_length(problem);
   return {step * (longest / tuning.chunk + 1) +
               checkpoints_microseconds(problem, device, tuning, longest),
-          0.86 * prepare_microseconds(problem, device, tuning.chunk) * all / left};
+          rates.prepare * prepare_microseconds(problem, device, tuning.chunk) * all / left};
 }
 
 // Start and first chunk, then the slower of the two; where they are alike each waits for the other
@@ -125,7 +160,9 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
     parts.prepare *= tuning.preparers / 100.0;
   }
   const double start = problem.varlen || tuning.warpgroups > 1 ? 14.0 : 11.5;
-  return start + 1.05 * std::pow(std::pow(parts.chain, 4) + std::pow(parts.prepare, 4), 0.25);
+  const Rates rates = rates_of(problem, device, tuning);
+  const double both = std::pow(parts.chain, rates.power) + std::pow(parts.prepare, rates.power);
+  return start + rates.sum * std::pow(both, 1.0 / rates.power);
 }
 
 // The prefill of a mixed pack, and its decodes beside the chains.  256 decodes beside 8192 tokens
@@ -161,7 +198,9 @@ double long_microseconds(const Problem& problem, const device::Device& device,
 bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning) {
   tuning.preparers = 100;  // as it was measured
   const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
-  return is_mixed(problem) || parts.chain < 1.5 * parts.prepare;
+  // By a pack's rates 1.06 is what 1.5 was by those before, which were measured.
+  const double slower = is_measured_pack(problem, device, tuning) ? 1.06 : 1.5;
+  return is_mixed(problem) || parts.chain < slower * parts.prepare;
 }
 
 // Percent of what chains leave that prepares.  Groups that are far ahead of the chains have their
@@ -176,14 +215,19 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 // 64 227, 224, 208 and 228 by 100, 86, 72 and 64, but with one every 1024 167 and 199 by 100 and
 // 72.  In mixed packs decodes begin where nobody prepares: a prefill of 8192 tokens and 16 heads
 // beside 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an H100 by 86, 172, 196, 230 and
-// 322 by 100.
+// 322 by 100.  Packs of one sequence of 32 heads by two warpgroups 221 and 209 us on an H200 by 86
+// and 100, with a checkpoint every 1024 tokens 233 and 239, 24 heads with those 194 and 176, with
+// one every 64 212 and 220, 16 heads with one every 1024 138 and 140.
 int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   const bool hides = memory_hides(device);
   const bool sends = sends_measured(problem, device);
-  if (problem.checkpoint_tokens > 0 && !sends) return 100;
+  const bool pack = is_measured_pack(problem, device, tuning);
+  const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
+  if (problem.checkpoint_tokens > 0 && !sends && !(pack && copies)) return 100;
   if (is_mixed(problem)) return hides ? 100 : 86;
   const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
   const double share = parts.prepare / parts.chain;
+  if (pack) return share >= (copies ? 1.0 : 0.9) ? 100 : 86;
   if (sends) {
     // By halves 12 heads take 154 us by 72 percent, 156 by 64.
     const int least = tuning.columns < 64 ? 72 : 64;

@@ -27,6 +27,10 @@ ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
 // Whether groups beside chains bring their next tiles into the L2.
 bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning);
 
+// Packs of which an H200 was measured for themselves: the model's rates, preparers_of(), and two
+// warpgroups that send checkpoints.
+bool is_measured_pack(const Problem& problem, const device::Device& device, const Tuning& tuning);
+
 // The default of Tuning::preparers where both stages run at once.
 int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning);
 

@@ -20,9 +20,10 @@ namespace {
 
 using measure::must;
 
-constexpr unsigned char kPoison = 0xff;  // a candidate may not count on its workspace's contents
-constexpr double kLongCall = 20e3;       // microseconds; a longer call is not repeated for a rung
-constexpr double kFirstCall = 200;       // what a first call may take beside its kernels
+constexpr unsigned char kWorkspacePoison =
+    0xff;                           // a candidate may not count on its workspace's contents
+constexpr double kLongCall = 20e3;  // microseconds; a longer call is not repeated for a rung
+constexpr double kFirstCall = 200;  // what a first call may take beside its kernels
 
 Outcome outcome_of(const Status& status) {
   if (status.code() == Code::compile_failed) return Outcome::compile;
@@ -51,7 +52,7 @@ struct DeviceMeasurer::Impl {
 
   Enqueue once(const Loaded& loaded) {
     make_room(loaded.program.recipe.workspace_bytes);
-    workspace.fill(kPoison);
+    workspace.fill(kWorkspacePoison);
     return [this, &loaded](const Forward& forward) { return enqueue(loaded, forward); };
   }
 

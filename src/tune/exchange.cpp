@@ -14,7 +14,7 @@ namespace kda::tune {
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostExchangeBytes = std::size_t{1} << 20;
 
 // Two answers to one question agree in this.
 std::string question_of(const Record& record) {
@@ -24,7 +24,7 @@ std::string question_of(const Record& record) {
 // What is wrong with a file of the user's directory; empty: nothing.
 std::string fault_of(const std::string& path) {
   std::string text;
-  if (const int error = base::file::read(path, kMostBytes, text)) {
+  if (const int error = base::file::read(path, kMostExchangeBytes, text)) {
     if (error == ENOENT) return {};  // gone since it was listed
     return base::file::describe(error);
   }

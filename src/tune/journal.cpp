@@ -19,11 +19,11 @@ namespace kda::tune {
 
 namespace {
 
-constexpr int kFormat = 1;
-constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+constexpr int kJournalFormat = 1;
+constexpr std::size_t kMostJournalBytes = std::size_t{256} << 20;
 
 std::string header_line(const JournalHeader& header) {
-  return line_of({{"kda_journal", kFormat},
+  return line_of({{"kda_journal", kJournalFormat},
                   {"problem", problem::to_text(header.problem)},
                   {"lengths", header.lengths},
                   {"environment", json_of(header.environment)},
@@ -36,8 +36,8 @@ Result<JournalHeader> parse_header(std::string_view line) {
   Fields fields(line, "journal");
   if (!fields.status()) return fields.status();
   const std::int64_t format = fields.integer("kda_journal", 1, std::numeric_limits<int>::max());
-  if (format > kFormat) {
-    fields.refuse(fmt::format("format {} is newer than this library's {}", format, kFormat));
+  if (format > kJournalFormat) {
+    fields.refuse(fmt::format("format {} is newer than this library's {}", format, kJournalFormat));
   }
   JournalHeader header;
   const Result<Problem> parsed = problem::parse(fields.text("problem"));
@@ -71,7 +71,7 @@ Status checked(const std::string& path, int error) {
 
 Result<JournalContents> read_journal(const std::string& path) {
   std::string text;
-  if (const int error = base::file::read(path, kMostBytes, text)) {
+  if (const int error = base::file::read(path, kMostJournalBytes, text)) {
     return Status(Code::invalid_argument,
                   fmt::format("journal {}: {}", path, base::file::describe(error)));
   }

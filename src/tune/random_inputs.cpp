@@ -39,29 +39,30 @@ constexpr double allowed(DType type) {
   return type == DType::f32 ? 4e-5 : type == DType::f16 ? 2e-3 : 1e-2;
 }
 
-struct Source {
+// What a tensor's numbers are drawn from.
+struct Draw {
   double mean = 0, deviation = 1;  // normal ...
   double low = 0, high = 0;        // ... or uniform, where high > low ...
   double magnitude = 0;            // ... or of this size and any sign, where it is not 0
 };
 
-Buffer random_tensor(const Gpu& gpu, DType type, std::size_t count, const Source& source,
+Buffer random_tensor(const Gpu& gpu, DType type, std::size_t count, const Draw& draw,
                      std::uint64_t seed) {
   Buffer buffer(gpu, count * bytes_of(type));
   const std::size_t period = std::min(count, kPeriod);
   Bytes host(period * bytes_of(type));
   std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(static_cast<float>(source.mean),
-                                         static_cast<float>(source.deviation));
-  std::uniform_real_distribution<float> uniform(static_cast<float>(source.low),
-                                                static_cast<float>(source.high));
+  std::normal_distribution<float> normal(static_cast<float>(draw.mean),
+                                         static_cast<float>(draw.deviation));
+  std::uniform_real_distribution<float> uniform(static_cast<float>(draw.low),
+                                                static_cast<float>(draw.high));
   const auto either_sign = [&](bool negative) {
-    return static_cast<float>(negative ? -source.magnitude : source.magnitude);
+    return static_cast<float>(negative ? -draw.magnitude : draw.magnitude);
   };
   for (std::size_t i = 0; i < period; ++i) {
-    const float x = source.magnitude != 0      ? either_sign(random() % 2 != 0)
-                    : source.high > source.low ? uniform(random)
-                                               : normal(random);
+    const float x = draw.magnitude != 0    ? either_sign(random() % 2 != 0)
+                    : draw.high > draw.low ? uniform(random)
+                                           : normal(random);
     store(type, host.data(), i, x);
   }
   buffer.upload(host.data(), host.size());
@@ -92,10 +93,10 @@ struct Tensors {
     const std::size_t T = size(tokens), H = size(p.heads), HV = size(p.value_heads);
     const std::size_t K = size(p.key_dim), V = size(p.value_dim);
     // Rows of length one wherever they begin, where the kernels do not make them so.
-    const Source rows = {.magnitude =
-                             p.l2norm_qk ? 0 : 1 / std::sqrt(static_cast<double>(p.key_dim))};
-    const Source gate = p.gate == Gate::log_decay ? Source{.low = -2, .high = 0} : Source{};
-    const Source beta = p.beta_is_logit ? Source{} : Source{.low = 0.01, .high = 1};
+    const Draw rows = {.magnitude =
+                           p.l2norm_qk ? 0 : 1 / std::sqrt(static_cast<double>(p.key_dim))};
+    const Draw gate = p.gate == Gate::log_decay ? Draw{.low = -2, .high = 0} : Draw{};
+    const Draw beta = p.beta_is_logit ? Draw{} : Draw{.low = 0.01, .high = 1};
     q = random_tensor(gpu, p.qkv_type, T * H * K, rows, 1);
     k = random_tensor(gpu, p.qkv_type, T * H * K, rows, 2);
     v = random_tensor(gpu, p.qkv_type, T * HV * V, {}, 3);

@@ -13,7 +13,7 @@ namespace kda::tune {
 
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kRecordFormat = 1;
 constexpr int kMost = std::numeric_limits<int>::max();
 
 Problem problem_of(Fields& fields) {
@@ -60,7 +60,7 @@ std::string key_digest(const Problem& problem) {
 }
 
 std::string to_json(const Record& r) {
-  Json json = {{"kda_wisdom", kFormat},
+  Json json = {{"kda_wisdom", kRecordFormat},
                {"key", key_digest(r.problem)},
                {"problem", problem::to_text(r.problem)},
                {"lengths", r.lengths},
@@ -98,8 +98,8 @@ Result<Record> parse_record(std::string_view line) {
   Fields fields(line, "wisdom");
   if (!fields.status()) return fields.status();
   const std::int64_t format = fields.integer("kda_wisdom", 1, std::numeric_limits<int>::max());
-  if (fields.status().ok() && format > kFormat) {
-    fields.refuse(fmt::format("format {} is newer than this library's {}", format, kFormat));
+  if (fields.status().ok() && format > kRecordFormat) {
+    fields.refuse(fmt::format("format {} is newer than this library's {}", format, kRecordFormat));
   }
   if (!fields.status()) return fields.status();
 

@@ -55,10 +55,14 @@ std::vector<Variant> variants() {
   return out;
 }
 
-// Half the columns of so few sequences that both stages run at once without one of short ones.
+// Of so few sequences that both stages run at once without one of short ones: half the columns.
 std::vector<Variant> halves() {
   return {{"chunk_wgmma", "columns=32 stages_at_once=2 load_stages=6 short_tokens=1"},
           {"chunk_wgmma", "columns=32 stages_at_once=1 load_stages=2 short_tokens=1"}};
+}
+// And two warpgroups, who have one buffer beside a ring of four.
+std::vector<Variant> by_two() {
+  return {{"chunk_wgmma", "warpgroups=2 load_stages=4 stages_at_once=2 short_tokens=1"}};
 }
 
 // None to 15 of a sequence, after every chunk of 64 or more, the last ones without a column; slots
@@ -220,6 +224,9 @@ TEST_CASE("checkpoints through few buffers compose", "[strategy]") {
   const Tally few = compose_only("few checkpoints", plain(few_trials()), "sm_90a", halves());
   CHECK(few.failed == 0);
   CHECK(few.refused == 0);
+  const Tally two = compose_only("few checkpoints", plain(few_trials()), "sm_90a", by_two());
+  CHECK(two.failed == 0);
+  CHECK(two.passed > 0);  // some are refused: odd columns, say
 }
 
 TEST_CASE("chains that leave checkpoints do not spill", "[strategy][compile]") {
@@ -240,6 +247,7 @@ TEST_CASE("chains that leave checkpoints do not spill", "[strategy][compile]") {
         "columns=32 stages_at_once=2 load_stages=6 short_tokens=1",
         "columns=64 stages_at_once=2 short_tokens=8", "warpgroups=2 load_stages=2"})
     check("H=4 varlen=1", tuning);
+  check("H=32 varlen=1", "warpgroups=2 load_stages=4 stages_at_once=2");
   // The bug: of half the columns, or of chunks of 16, a lane has eight pairs of elements, of which
   // rows that lie on no 16 bytes wanted sixteen at once: no plan for V = 100 and dense checkpoints.
   for (const char* tuning : {"", "columns=32 stages_at_once=2 load_stages=6 short_tokens=1",
@@ -251,6 +259,10 @@ TEST_CASE("chains that leave checkpoints do not spill", "[strategy][compile]") {
 
 TEST_CASE("many checkpoints through few buffers, on the device", "[gpu]") {
   check_pools_on_device("checkpoints through few buffers", trials(), variants());
+}
+
+TEST_CASE("checkpoints by two warpgroups beside groups, on the device", "[gpu]") {
+  check_pools_on_device("checkpoints by two warpgroups", few_trials(), by_two());
 }
 
 // The bug: racecheck reported races where checkpoints leave element by element (V = 100 here), as

@@ -518,32 +518,34 @@ TEST_CASE("fused composes where it serves", "[strategy]") {
 TEST_CASE("fused does not spill", "[strategy][compile]") {
   const Scratch cache;
   NewKernels kernels(cache.path());
-  const auto check = [&](const std::string& gate, const std::string& tuning) {
-    std::vector<Wanted> wanted;
-    const auto want = [&](const std::string& words) {
+  std::vector<Wanted> wanted;
+  const auto want = [&](const std::string& gate, const std::string& tuning) {
+    const auto add = [&](const std::string& words) {
       wanted.push_back(
           {problem_in_words("T=8192 H=64 " + gate + words), "sm_90a", "fused", tuning});
     };
     for (const char* words :
          {"varlen=1", "layout=key_first", "state=bf16 varlen=1 slots=i64", "V=256"})
-      want(std::string("pool=1 h0=1 ht=1 checkpoint=64 ") + words);
+      add(std::string("pool=1 h0=1 ht=1 checkpoint=64 ") + words);
     for (const char* words : {"varlen=1", "N=8", "K=64", "beta=f32", "state=bf16 varlen=1"})
-      want(words);
-    for (const NewOnes& made : kernels.make(wanted)) {
-      INFO(gate << made.tuning << ": " << made.status.message());
-      REQUIRE(made.status);
-      for (const program::Kernel& kernel : made.kernels) CHECK(kernel.resources.spill_bytes == 0);
-    }
+      add(words);
   };
   // By default teams, but two groups for many checkpoints of bf16 states; three where teams do not
   // serve.  Of g in f16, which only arithmetic tells from bf16, what is new to it.
-  check("", "");
-  check("", "groups=4");
-  check("", "groups=2");
-  check("g=f32 ", "groups=2");
-  check("g=f32 ", "groups=3");
-  check("g=f16 ", "");
-  check("g=f16 ", "groups=4");
+  want("", "");
+  want("", "groups=4");
+  want("", "groups=2");
+  want("g=f32 ", "groups=2");
+  want("g=f32 ", "groups=3");
+  want("g=f16 ", "");
+  want("g=f16 ", "groups=4");
+  const std::vector<NewOnes> all = kernels.make(wanted);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    INFO(problem::to_text(wanted[i].problem)
+         << ": " << all[i].tuning << ": " << all[i].status.message());
+    REQUIRE(all[i].status);
+    for (const program::Kernel& kernel : all[i].kernels) CHECK(kernel.resources.spill_bytes == 0);
+  }
 }
 
 TEST_CASE("fused, sequences of every length", "[gpu][fused]") {

@@ -49,6 +49,18 @@ TEST_CASE("a kernel is new where it brings two values together", "[strategy][com
   };
   CHECK_THAT(walkers("chunk_wgmma", "stages_at_once=2"), contains("prepare"));
   CHECK_THAT(walkers("segments", "segment=32"), contains("prepare"));
+  // Of several those that bring most are chosen first, and then none of them brings anything.
+  std::vector<Wanted> several;
+  for (const char* words : {"V=16", "V=48 h0=1", "V=48 ht=1", "V=48 h0=1 ht=1", "V=48 g=f16 h0=1"})
+    several.push_back({problem_in_words(std::string("H=1 K=16 ") + words), "sm_89", "chunk",
+                       "chunk=16 load_stages=2"});
+  std::size_t chosen = 0;
+  for (const NewOnes& made : kernels.make(several)) chosen += made.kernels.size();
+  CHECK(chosen > 2);
+  for (const NewOnes& made : kernels.make(several)) {
+    CHECK(made.status);
+    CHECK(made.kernels.empty());
+  }
   const NewOnes refused =
       kernels.make({{problem_in_words("T=64 H=1"), "sm_89", "chunk_wgmma", ""}})[0];
   CHECK(refused.status.code() == Code::unsupported);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <queue>
 #include <utility>
 
 #include "base/text.hpp"
@@ -77,19 +78,48 @@ std::vector<std::string> values_of(std::string_view path, std::string_view prelu
 
 }  // namespace
 
-bool NewKernels::is_new(const compose::Stage& stage, const device::Device& device) {
+NewKernels::Candidate NewKernels::candidate_of(const compose::Stage& stage,
+                                               const device::Device& device) {
   const Result<program::Unit> unit = program::portable_unit_of(stage, device);
   // What will not be compiled brings nothing, and the build says why.
-  if (!unit || stage.shared_bytes > device.shared_per_block) return true;
+  if (!unit || stage.shared_bytes > device.shared_per_block) return {.chosen = true};
   std::vector<std::string> values = values_of(unit->path, stage.prelude);
   values.push_back(unit->job.target);
-  bool found = false;
+  Candidate candidate;
   for (std::size_t a = 0; a < values.size(); ++a) {
     for (std::size_t b = a + 1; b < values.size(); ++b) {
-      found |= met_.insert(unit->path + '\n' + values[a] + '\n' + values[b]).second;
+      const auto number = static_cast<std::uint32_t>(numbers_.size());
+      const std::string pair = unit->path + '\n' + values[a] + '\n' + values[b];
+      candidate.pairs.push_back(numbers_.emplace(pair, number).first->second);
     }
   }
-  return found;
+  return candidate;
+}
+
+void NewKernels::choose_among(std::vector<Candidate>& candidates) {
+  met_.resize(numbers_.size());
+  const auto count = [&](std::size_t i) {
+    const auto& pairs = candidates[i].pairs;
+    return std::count_if(pairs.begin(), pairs.end(), [&](std::uint32_t at) { return !met_[at]; });
+  };
+  using Gain = std::pair<std::ptrdiff_t, std::ptrdiff_t>;  // new pairs, and the first of as many
+  std::priority_queue<Gain> queue;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i].chosen) queue.emplace(count(i), -static_cast<std::ptrdiff_t>(i));
+  }
+  while (!queue.empty()) {
+    const auto [gain, negative] = queue.top();
+    queue.pop();
+    const auto i = static_cast<std::size_t>(-negative);
+    const std::ptrdiff_t now = count(i);  // others may have brought some since
+    if (now == 0) continue;
+    if (now < gain) {
+      queue.emplace(now, negative);
+      continue;
+    }
+    candidates[i].chosen = true;
+    for (const std::uint32_t at : candidates[i].pairs) met_[at] = true;
+  }
 }
 
 std::vector<NewOnes> NewKernels::make(const std::vector<Wanted>& all) {
@@ -99,6 +129,8 @@ std::vector<NewOnes> NewKernels::make(const std::vector<Wanted>& all) {
   };
   std::map<std::string, Work> by_target;
   std::vector<NewOnes> made(all.size());
+  std::vector<std::pair<std::size_t, compose::Recipe>> chosen;
+  std::vector<Candidate> candidates;  // of all stages of these
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Options options{
         .target = all[i].target, .strategy = all[i].strategy, .tuning = all[i].tuning};
@@ -111,10 +143,20 @@ std::vector<NewOnes> NewKernels::make(const std::vector<Wanted>& all) {
     Result<plan::Choice> choice = plan::choose(*problem, *device, options);
     ones.status = choice.status();
     if (!choice) continue;
-    compose::Recipe& recipe = choice->recipe;
-    ones.tuning = tunable::to_text(recipe.tuning);
-    std::erase_if(recipe.stages,
-                  [&](const compose::Stage& stage) { return !is_new(stage, *device); });
+    ones.tuning = tunable::to_text(choice->recipe.tuning);
+    for (const compose::Stage& stage : choice->recipe.stages) {
+      candidates.push_back(candidate_of(stage, *device));
+    }
+    chosen.emplace_back(i, std::move(choice->recipe));
+  }
+  choose_among(candidates);
+  auto candidate = candidates.begin();
+  for (auto& [i, recipe] : chosen) {
+    std::vector<compose::Stage> stages;
+    for (compose::Stage& stage : recipe.stages) {
+      if ((candidate++)->chosen) stages.push_back(std::move(stage));
+    }
+    recipe.stages = std::move(stages);
     Work& work = by_target[all[i].target];
     work.of.push_back(i);
     work.recipes.push_back(std::move(recipe));

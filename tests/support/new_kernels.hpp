@@ -1,9 +1,10 @@
 // The kernels of many plans that tell something new.  A kernel is specialised on values of its
 // problem and tuning, compiled for a target: it is new where it brings two of these together that
-// no kernel of its template had before.
+// no kernel of its template had before.  Those that bring most come first, which leaves fewer.
 #pragma once
 
-#include <set>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,10 +34,18 @@ class NewKernels {
   std::vector<NewOnes> make(const std::vector<Wanted>& all);
 
  private:
-  bool is_new(const compose::Stage& stage, const device::Device& device);
+  // A kernel that may be compiled.
+  struct Candidate {
+    std::vector<std::uint32_t> pairs;  // that it has, by number
+    bool chosen = false;
+  };
+  Candidate candidate_of(const compose::Stage& stage, const device::Device& device);
+  // Until all pairs that any of them has are met.
+  void choose_among(std::vector<Candidate>& candidates);
 
   std::string cache_dir_;
-  std::set<std::string> met_;  // a template and two values
+  std::map<std::string, std::uint32_t> numbers_;  // of a template and two values
+  std::vector<bool> met_;                         // by number
 };
 
 }  // namespace kda::test

@@ -14,7 +14,7 @@ using namespace kda;
 
 namespace {
 
-struct Fixture {
+struct EffortFixture {
   test::Scratch scratch;
   test::Environment read{"KDA_TUNE", "read"};
   test::FakeGpu gpu;
@@ -25,7 +25,7 @@ struct Fixture {
                   .strategy = "recurrent",
                   .tuning = "threads=64 columns=4"};
 
-  Fixture() {
+  EffortFixture() {
     gpu.shape = reference::make_tensors(problem, 40, 1);
     const tune::SmallProblem small = tune::small_problem(problem);
     gpu.small = reference::make_tensors(small.problem, small.problem.max_tokens,
@@ -39,7 +39,7 @@ struct Fixture {
 
 TEST_CASE("measuring inside an application takes what is fastest, and says so",
           "[tools][compile]") {
-  Fixture f;
+  EffortFixture f;
   const auto made = f.make();
   INFO(made.status().message());
   REQUIRE(made);
@@ -49,7 +49,7 @@ TEST_CASE("measuring inside an application takes what is fastest, and says so",
 }
 
 TEST_CASE("nothing is measured while a stream is being captured", "[tools]") {
-  Fixture f;
+  EffortFixture f;
   f.options.stream = reinterpret_cast<Stream>(64);
   f.gpu.capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   auto made = f.make();
@@ -67,7 +67,7 @@ TEST_CASE("nothing is measured while a stream is being captured", "[tools]") {
 }
 
 TEST_CASE("where nothing can be measured the plan is made all the same", "[tools][compile]") {
-  Fixture f;
+  EffortFixture f;
   f.gpu.writes = false;  // every kernel does nothing, the yardstick's too
   const auto made = f.make();
   INFO(made.status().message());

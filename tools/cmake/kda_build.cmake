@@ -32,3 +32,11 @@ function(kda_target target)
   set_property(TARGET ${target} PROPERTY C_VISIBILITY_PRESET)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:kda_options>)
 endfunction()
+
+# What a source includes takes most of the time that it compiles, so several are compiled as one text:
+# those that have a UNITY_GROUP with their like (GROUP), or eight at a time (BATCH).  g++ takes them for
+# headers then, which should hold nothing of an unnamed namespace.
+function(kda_compile_together target mode)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE ${mode})
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endfunction()

@@ -10,17 +10,33 @@ tidy=$1 build=$2 mode=$3
 shift 3
 of_one_file='misc-unused-using-decls,-misc-unused-alias-decls,-readability-duplicate-include'
 
-# Writes how the text is compiled: as the first of its sources.
+# write_command <folder> <text> <source>: how the text is compiled, as that source is, or as the text
+# of several in which the build compiles it (kda_compile_together).
 write_command() {
+  local folder=$1 to=$2 as=$3
+  if ! grep -qF "\"file\": \"$as\"" "$build/compile_commands.json"; then
+    as=$(grep -lF "\"$3\"" "$build"/*/CMakeFiles/*/Unity/*.cxx | head -n 1)
+  fi
   { echo '[{'
-    grep -F -B2 "\"file\": \"$1\"" "$build/compile_commands.json" |
-      sed -e "s|$1|$text|g" -e '/"file":/s|,$||'
-    echo '}]'; } >"$work/compile_commands.json"
+    grep -F -B2 "\"file\": \"$as\"" "$build/compile_commands.json" |
+      sed -e "s|$as|$to|g" -e '/"file":/s|,$||'
+    echo '}]'; } >"$folder/compile_commands.json"
+}
+
+# read_alone <source> <argument of clang-tidy>...
+read_alone() {
+  local source=$1 folder result=0
+  shift
+  folder=$(mktemp -d)
+  write_command "$folder" "$source" "$source"
+  "$tidy" --quiet -p "$folder" "$@" "$source" || result=$?
+  rm -r "$folder"
+  return $result
 }
 
 # Prints the sources that do not compile after those before them.
 misfits() {
-  write_command "$@"
+  write_command "$work" "$text" "$1"
   printf '#include "%s"\n' "$@" >"$text"
   { "$tidy" --quiet -p "$work" --checks='-*,modernize-avoid-bind' --extra-arg=-ferror-limit=0 \
     "$text" 2>&1 || true; } | sed -n 's/^\(.*\):[0-9]*:[0-9]*: error: .*/\1/p' | sort -u
@@ -47,7 +63,7 @@ blamed() {
 check() {
   local source sources=("$@") said result=0
   if [ $# -gt 1 ]; then
-    write_command "$@"
+    write_command "$work" "$text" "$1"
     cat "$@" >"$text"  # included they would be headers, whose functions the analyzer leaves out
     # Every function is analyzed for itself, too, not only as its callers beside it call it.
     if said=$("$tidy" --quiet -p "$work" --checks="-$of_one_file" --extra-arg=-Xclang \
@@ -57,7 +73,7 @@ check() {
     mapfile -t sources < <(blamed "$@" <<<"$said")
     if [ ${#sources[@]} = 0 ]; then sources=("$@"); fi
   fi
-  for source in "${sources[@]}"; do "$tidy" --quiet -p "$build" "$source" || result=1; done
+  for source in "${sources[@]}"; do read_alone "$source" || result=1; done
   return $result
 }
 
@@ -107,7 +123,7 @@ case $mode in
       if [ "$(grep -ow "$name" "$1" | wc -l)" -lt 2 ]; then suspicious+=" $name"; fi
     done
     if [ -n "$suspicious" ]; then
-      "$tidy" --quiet -p "$build" --checks="-*,${of_one_file//,-/,}" "$1"
+      read_alone "$1" --checks="-*,${of_one_file//,-/,}"
     fi
     ;;
 esac

@@ -28,7 +28,7 @@ constexpr Column kDevices[] = {
     {"ordinal", "#"},     {"name", "device"},         {"capability", "capability"},
     {"target", "target"}, {"multiprocessors", "SMs"}, {"shared_bytes", "smem B a block"},
     {"l2_bytes", "L2 B"}, {"trouble", "trouble"}};
-constexpr Column kKernels[] = {
+constexpr Column kKernelChecks[] = {
     {"device", "#"},           {"strategy", "strategy"},          {"outcome", "outcome"},
     {"o_error", "o error", 5}, {"state_error", "state error", 5}, {"why", "why"}};
 constexpr Column kEnvironment[] = {
@@ -170,7 +170,7 @@ int doctor(const Request& request) {
     document.say(fmt::format("{} in full:\n{}", row["check"].get<std::string>(), found));
   }
   document.add("devices", devices, kDevices);
-  if (request.kernels) document.add("kernels", kernels, kKernels);
+  if (request.kernels) document.add("kernels", kernels, kKernelChecks);
   document.add("environment", environment(), kEnvironment);
   document.print();
   return checks.healthy() ? cli::kOk : cli::kFailed;

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-test::Ran run(std::vector<std::string> arguments) {
+test::Ran kda_bench(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "kda-bench");
   return test::run_tool(&bench::main_of_bench, arguments);
 }
@@ -21,7 +21,7 @@ test::Ran run(std::vector<std::string> arguments) {
 }  // namespace
 
 TEST_CASE("kda-bench --help shows the words, examples and exit codes", "[tools]") {
-  const test::Ran ran = run({"--help"});
+  const test::Ran ran = kda_bench({"--help"});
   CHECK(ran.code == 0);
   for (const char* part : {"kda-bench --suite prefill", "gate_regime=strong|weak|mixed",
                            "kda-bench \"T=8192 H=64 gate_regime=weak\"", "--time-budget",
@@ -32,24 +32,24 @@ TEST_CASE("kda-bench --help shows the words, examples and exit codes", "[tools]"
 
 // The bug: ten words of a problem, those of pools among them, were in no help text.
 TEST_CASE("kda-bench --help explains the words that are seldom set", "[tools]") {
-  const test::Ran ran = run({"--help"});
+  const test::Ran ran = kda_bench({"--help"});
   CHECK_THAT(ran.out, test::contains(problem::rare_words()));
   CHECK_THAT(ran.out, test::contains("  drafts=0  ") && test::contains("  qk_normalized=0 "));
 }
 
 TEST_CASE("kda-bench --list names every case", "[tools]") {
-  const test::Ran ran = run({"--list"});
+  const test::Ran ran = kda_bench({"--list"});
   CHECK(ran.code == 0);
   for (const reference::Case& row : reference::cases()) {
     CHECK_THAT(ran.out, test::contains(row.name));
   }
-  const test::Ran json = run({"--list", "--json", "-"});
+  const test::Ran json = kda_bench({"--list", "--json", "-"});
   CHECK(Json::parse(json.out).size() == reference::cases().size());
 }
 
 TEST_CASE("a wrong command line is exit code 2, with the known words", "[tools]") {
   const auto wrong = [](std::vector<std::string> arguments, const char* said) {
-    const test::Ran ran = run(std::move(arguments));
+    const test::Ran ran = kda_bench(std::move(arguments));
     INFO(ran.err);
     CHECK(ran.code == 2);
     CHECK_THAT(ran.err, test::contains(said));
@@ -70,7 +70,7 @@ TEST_CASE("a wrong command line is exit code 2, with the known words", "[tools]"
 // results were on stdout.
 TEST_CASE("kda-bench refuses an empty file name before anything is run", "[tools]") {
   for (const char* option : {"--json", "--md", "--csv"}) {
-    const test::Ran ran = run({"h64", option, ""});
+    const test::Ran ran = kda_bench({"h64", option, ""});
     CHECK(ran.code == 2);
     CHECK_THAT(ran.err, test::contains(std::string(option) + ": an empty name is no file"));
   }
@@ -78,8 +78,8 @@ TEST_CASE("kda-bench refuses an empty file name before anything is run", "[tools
 
 TEST_CASE("an option takes one value, so that a case may follow it", "[tools]") {
   // Both once swallowed the case's name.
-  CHECK_THAT(run({"--strategy", "chunk", "h65"}).err, test::contains("\"h65\""));
-  CHECK_THAT(run({"--tuning", "chunk=32", "h65"}).err, test::contains("\"h65\""));
+  CHECK_THAT(kda_bench({"--strategy", "chunk", "h65"}).err, test::contains("\"h65\""));
+  CHECK_THAT(kda_bench({"--tuning", "chunk=32", "h65"}).err, test::contains("\"h65\""));
 }
 
 TEST_CASE("strategies and tunings combine, lists expanded", "[tools]") {

@@ -124,6 +124,14 @@ reports NullDereference value caller
 reports NullDereference caller value
 # The bug: one source's macro hid another's lines.
 reports modernize-use-nullptr other defines asks
+# The bug: a source that the build compiles with others had no command of its own.
+mkdir -p "$work/part/CMakeFiles/part.dir/Unity"
+printf '#include "%s"\n' "$work/value.cpp" "$work/other.cpp" \
+  >"$work/part/CMakeFiles/part.dir/Unity/unity_0_cxx.cxx"
+describe part/CMakeFiles/part.dir/Unity/unity_0_cxx.cxx
+sed -i 's|0_cxx.cxx.cpp|0_cxx.cxx|g' "$work/compile_commands.json"
+judge NullDereference 'value of a text' "$script" "$tidy" "$work" together "$work/text" \
+  "$work/value.cpp" "$work/other.cpp"
 reports_alone misc-unused-using-decls names
 reports_alone misc-unused-alias-decls names_more
 reports_alone readability-duplicate-include twice

@@ -12,7 +12,7 @@
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
-#include "tools/run_tool.hpp"
+#include "tools/tune/kda_tune.hpp"
 #include "tune/request.hpp"
 
 using namespace kda;
@@ -20,14 +20,9 @@ using kda::test::Json;
 
 namespace {
 
-test::Ran run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "kda-tune");
-  return test::run_tool(&tune_tool::main_of_tune, arguments);
-}
-
 Json json_of(std::vector<std::string> arguments, int code = 0) {
   arguments.insert(arguments.end(), {"-o", "json"});
-  const test::Ran ran = run(std::move(arguments));
+  const test::Ran ran = test::kda_tune(std::move(arguments));
   INFO(ran.err);
   REQUIRE(ran.code == code);
   return Json::parse(ran.out);
@@ -35,8 +30,9 @@ Json json_of(std::vector<std::string> arguments, int code = 0) {
 
 // Two kernels, of two targets.
 void fill(const std::string& cache, const std::string& bundle) {
-  const test::Ran ran = run({"bundle", "create", bundle, "T=64 H=2 K=32 V=16", "--strategy",
-                             "recurrent", "--arch", "sm_89,sm_90a", "--cache-dir", cache, "-q"});
+  const test::Ran ran =
+      test::kda_tune({"bundle", "create", bundle, "T=64 H=2 K=32 V=16", "--strategy", "recurrent",
+                      "--arch", "sm_89,sm_90a", "--cache-dir", cache, "-q"});
   INFO(ran.err);
   REQUIRE(ran.code == 0);
 }
@@ -47,7 +43,7 @@ TEST_CASE("the cache as kda-tune shows and keeps it", "[tools]") {
   const test::Scratch scratch;
   const std::string dir = scratch / "c";
   fill(dir, scratch / "k.kdab");
-  CHECK(run({"cache", "path", "--cache-dir", dir}).out == dir + "\n");
+  CHECK(test::kda_tune({"cache", "path", "--cache-dir", dir}).out == dir + "\n");
 
   const Json stats = json_of({"cache", "stats", "--cache-dir", dir});
   CHECK(stats["targets"].size() == 2);
@@ -60,8 +56,8 @@ TEST_CASE("the cache as kda-tune shows and keeps it", "[tools]") {
   const Json shown = json_of({"cache", "show", key.substr(0, 8), "--cache-dir", dir});
   CHECK(test::text(shown["entry"][0]["target"]) == "sm_89");
   CHECK(shown["key fields"].size() > 6);
-  CHECK(run({"cache", "show", "", "--cache-dir", dir}).code == 1);  // both begin so
-  CHECK(run({"cache", "verify", "--cache-dir", dir}).code == 0);
+  CHECK(test::kda_tune({"cache", "show", "", "--cache-dir", dir}).code == 1);  // both begin so
+  CHECK(test::kda_tune({"cache", "verify", "--cache-dir", dir}).code == 0);
 
   const cache::Layout at(dir);
   REQUIRE(base::file::publish(scratch.path(), at.entry(key), "damaged") == 0);
@@ -72,7 +68,7 @@ TEST_CASE("the cache as kda-tune shows and keeps it", "[tools]") {
   CHECK(at.entries().size() == 1);
 
   CHECK(json_of({"cache", "clear", "--cache-dir", scratch / "d"})["clear"][0]["entries_kept"] == 0);
-  CHECK(run({"cache", "gc", "--max-size", "much", "--cache-dir", dir}).code == 2);
+  CHECK(test::kda_tune({"cache", "gc", "--max-size", "much", "--cache-dir", dir}).code == 2);
   CHECK(json_of({"cache", "gc", "--cache-dir", dir})["gc"][0]["entries_removed"] == 0);
   CHECK(json_of({"cache", "gc", "--max-size", "1K", "--cache-dir",
                  dir})["gc"][0]["entries_removed"] == 1);
@@ -93,7 +89,7 @@ TEST_CASE("cache ls takes the devices that all else takes", "[tools]") {
   }
   CHECK(json_of({"cache", "ls", "--cache-dir", dir, "--arch", "l4,h100"})["entries"].size() == 2);
   CHECK(json_of({"cache", "ls", "--cache-dir", dir, "--arch", "a100"})["entries"].empty());
-  const test::Ran none = run({"cache", "ls", "--cache-dir", dir, "--arch", "nosuch"});
+  const test::Ran none = test::kda_tune({"cache", "ls", "--cache-dir", dir, "--arch", "nosuch"});
   CHECK(none.code == 2);
   CHECK_THAT(none.err, test::contains("device \"nosuch\" is not known"));
 }
@@ -140,11 +136,12 @@ TEST_CASE("clear leaves what is being written", "[tools]") {
 TEST_CASE("gc removes nothing where KDA_CACHE_MAX_SIZE is no size", "[tools]") {
   const test::Scratch scratch;
   const test::Environment limit("KDA_CACHE_MAX_SIZE", "-1");
-  const test::Ran ran = run({"cache", "gc", "--cache-dir", scratch / "c"});
+  const test::Ran ran = test::kda_tune({"cache", "gc", "--cache-dir", scratch / "c"});
   CHECK(ran.code == 2);
   CHECK_THAT(ran.err, test::contains("KDA_CACHE_MAX_SIZE \"-1\": a size such as 500M"));
-  CHECK(run({"cache", "gc", "--max-size", "1G", "--cache-dir", scratch / "c"}).code == 0);
-  CHECK(run({"cache", "stats", "--cache-dir", scratch / "c"}).code == 0);
+  CHECK(test::kda_tune({"cache", "gc", "--max-size", "1G", "--cache-dir", scratch / "c"}).code ==
+        0);
+  CHECK(test::kda_tune({"cache", "stats", "--cache-dir", scratch / "c"}).code == 0);
 }
 
 // The bug: of a cache that could not be read verify said "0 entries, 0 damaged", clear that nothing
@@ -156,14 +153,14 @@ TEST_CASE("a cache that cannot be looked into is not called sound", "[tools]") {
   std::ofstream(dir + "/v1/objects") << "a file";
   for (const char* command : {"verify", "clear", "gc", "stats", "ls"}) {
     INFO(command);
-    const test::Ran ran = run({"cache", command, "--cache-dir", dir});
+    const test::Ran ran = test::kda_tune({"cache", command, "--cache-dir", dir});
     CHECK(ran.code == 1);
     CHECK_THAT(ran.err, test::contains("v1/objects: Not a directory"));
   }
   const test::Environment here("KDA_CACHE_DIR", dir);
   const Json checks = json_of({"doctor"}, 1)["checks"];
   CHECK_THAT(checks.dump(), test::contains("it cannot be looked into"));
-  CHECK(run({"cache", "gc", "--cache-dir", scratch / "none"}).code == 0);
+  CHECK(test::kda_tune({"cache", "gc", "--cache-dir", scratch / "none"}).code == 0);
   CHECK_FALSE(std::filesystem::exists(scratch / "none"));
 }
 
@@ -174,7 +171,7 @@ TEST_CASE("doctor says why the library does not use a cache", "[tools]") {
   REQUIRE(base::file::make_directories(dir) == 0);
   const test::Environment here("KDA_CACHE_DIR", dir);
   const auto cache_row = [] {
-    const Json document = Json::parse(run({"doctor", "-o", "json"}).out);
+    const Json document = Json::parse(test::kda_tune({"doctor", "-o", "json"}).out);
     for (const Json& check : document["checks"]) {
       if (check["check"] == "cache") return check;
     }
@@ -184,11 +181,11 @@ TEST_CASE("doctor says why the library does not use a cache", "[tools]") {
   REQUIRE(::chmod(dir.c_str(), 0775) == 0);
   const Json row = cache_row();
   CHECK(test::text(row["state"]) == "bad");
-  CHECK(run({"doctor"}).code == 1);
+  CHECK(test::kda_tune({"doctor"}).code == 1);
   const std::string why = base::distrust(dir);
   REQUIRE_THAT(why, test::contains("may be written by others"));
   CHECK(test::text(row["found"]) == "the library does not use it: " + why);
-  CHECK_THAT(run({"cache", "ls"}).err, test::contains(why));
+  CHECK_THAT(test::kda_tune({"cache", "ls"}).err, test::contains(why));
   {
     const test::Environment off("KDA_CACHE", "off");
     CHECK(test::text(cache_row()["state"]) == "none");
@@ -214,7 +211,7 @@ TEST_CASE("a bundle may be named by a link", "[tools]") {
   const test::Scratch scratch;
   fill(scratch / "c", scratch / "k.kdab");
   std::filesystem::create_symlink("k.kdab", scratch / "link.kdab");
-  CHECK(run({"bundle", "verify", scratch / "link.kdab"}).code == 0);
+  CHECK(test::kda_tune({"bundle", "verify", scratch / "link.kdab"}).code == 0);
 }
 
 TEST_CASE("a bundle is made, listed and verified; a damaged one says so", "[tools]") {
@@ -222,9 +219,9 @@ TEST_CASE("a bundle is made, listed and verified; a damaged one says so", "[tool
   const std::string dir = scratch / "c", file = scratch / "k.kdab";
   fill(dir, file);
   CHECK(json_of({"bundle", "ls", file})["entries"].size() == 2);
-  CHECK(run({"bundle", "verify", file}).code == 0);
-  const test::Ran again =
-      run({"bundle", "create", scratch / "same.kdab", "--from-cache", "--cache-dir", dir, "-q"});
+  CHECK(test::kda_tune({"bundle", "verify", file}).code == 0);
+  const test::Ran again = test::kda_tune(
+      {"bundle", "create", scratch / "same.kdab", "--from-cache", "--cache-dir", dir, "-q"});
   CHECK(again.code == 0);
   std::string one, two;
   REQUIRE(base::file::read(file, 1 << 24, one) == 0);
@@ -235,11 +232,11 @@ TEST_CASE("a bundle is made, listed and verified; a damaged one says so", "[tool
   REQUIRE(base::file::publish(scratch.path(), file, one) == 0);
   CHECK(json_of({"bundle", "verify", file}, 1)["damaged"].size() == 1);
   REQUIRE(base::file::publish(scratch.path(), file, one.substr(0, 100)) == 0);
-  const test::Ran cut = run({"bundle", "ls", file});
+  const test::Ran cut = test::kda_tune({"bundle", "ls", file});
   CHECK(cut.code == 1);
   CHECK_THAT(cut.err, test::contains("bundle " + file));
-  CHECK(run({"bundle", "create", scratch / "none.kdab", "--from-cache", "--cache-dir",
-             scratch / "empty"})
+  CHECK(test::kda_tune({"bundle", "create", scratch / "none.kdab", "--from-cache", "--cache-dir",
+                        scratch / "empty"})
             .code == 1);
 }
 
@@ -248,8 +245,9 @@ TEST_CASE("a bundle is made, listed and verified; a damaged one says so", "[tool
 TEST_CASE("a bundle goes to a file that can be written, known before it is compiled", "[tools]") {
   const test::Scratch scratch;
   for (const std::string file : {"-", "/nonexistent/k.kdab"}) {
-    const test::Ran ran = run({"bundle", "create", file, "T=64 H=2 K=16 V=16", "--strategy",
-                               "recurrent", "--arch", "sm_89", "--cache-dir", scratch / "c"});
+    const test::Ran ran =
+        test::kda_tune({"bundle", "create", file, "T=64 H=2 K=16 V=16", "--strategy", "recurrent",
+                        "--arch", "sm_89", "--cache-dir", scratch / "c"});
     INFO(ran.err);
     CHECK(ran.code == 2);
     CHECK(ran.out.empty());
@@ -292,8 +290,9 @@ TEST_CASE("a bundle for a bare target serves its devices", "[tools][compile]") {
 // The bug: "there is no kernel to put into a bundle", and not why.
 TEST_CASE("a bundle of nothing says why nothing could be served", "[tools]") {
   const test::Scratch scratch;
-  const test::Ran ran = run({"bundle", "create", scratch / "k.kdab", "T=64 H=2", "--strategy",
-                             "fused", "--arch", "l4", "--cache-dir", scratch / "c", "-q"});
+  const test::Ran ran =
+      test::kda_tune({"bundle", "create", scratch / "k.kdab", "T=64 H=2", "--strategy", "fused",
+                      "--arch", "l4", "--cache-dir", scratch / "c", "-q"});
   CHECK(ran.code == 1);
   CHECK_THAT(ran.err, test::contains(
                           "bundle: T=64 H=2 for l4: strategy fused does not serve this problem") &&
@@ -316,9 +315,9 @@ TEST_CASE("explain names the key field that differs from the nearest entry", "[t
 
 TEST_CASE("cache and bundle help with examples", "[tools]") {
   for (const char* group : {"cache", "bundle"}) {
-    const test::Ran ran = run({group, "--help"});
+    const test::Ran ran = test::kda_tune({group, "--help"});
     CHECK(ran.code == 0);
     CHECK_THAT(ran.out, test::contains(std::string("Examples:\n  kda-tune ") + group));
-    CHECK(run({group}).code == 2);
+    CHECK(test::kda_tune({group}).code == 2);
   }
 }

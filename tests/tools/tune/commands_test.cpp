@@ -5,7 +5,7 @@
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
-#include "tools/run_tool.hpp"
+#include "tools/tune/kda_tune.hpp"
 #include "tune/environment.hpp"
 
 using namespace kda;
@@ -14,11 +14,6 @@ using kda::test::Json;
 namespace {
 
 const std::string small = "T=256 H=2 K=64 V=64";
-
-test::Ran run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "kda-tune");
-  return test::run_tool(&tune_tool::main_of_tune, arguments);
-}
 
 Json json_of(const test::Ran& ran) {
   INFO(ran.err);
@@ -29,12 +24,12 @@ Json json_of(const test::Ran& ran) {
 }  // namespace
 
 TEST_CASE("every subcommand of kda-tune helps with examples", "[tools]") {
-  const test::Ran all = run({"--help"});
+  const test::Ran all = test::kda_tune({"--help"});
   CHECK(all.code == 0);
   CHECK_THAT(all.out, test::contains("Exit codes"));
   for (const std::string name : {"doctor", "list", "build", "explain", "dump"}) {
     CHECK_THAT(all.out, test::contains("kda-tune " + name));
-    const test::Ran ran = run({name, "--help"});
+    const test::Ran ran = test::kda_tune({name, "--help"});
     CHECK(ran.code == 0);
     CHECK_THAT(ran.out, test::contains("Examples:\n  kda-tune " + name));
   }
@@ -43,7 +38,7 @@ TEST_CASE("every subcommand of kda-tune helps with examples", "[tools]") {
 TEST_CASE("doctor reports as JSON what it checked", "[tools]") {
   const test::Scratch scratch;
   const test::Environment cache("KDA_CACHE_DIR", scratch / "cache");
-  const test::Ran ran = run({"doctor", "--json"});
+  const test::Ran ran = test::kda_tune({"doctor", "--json"});
   const Json document = Json::parse(ran.out);
   bool broken = false;
   for (const Json& check : document["checks"]) broken = broken || check["state"] == "bad";
@@ -61,7 +56,7 @@ TEST_CASE("doctor reports as JSON what it checked", "[tools]") {
 }
 
 TEST_CASE("doctor without NVRTC (apart)", "[.]") {
-  const test::Ran ran = run({"doctor"});
+  const test::Ran ran = test::kda_tune({"doctor"});
   CHECK(ran.code == 1);
   CHECK_THAT(ran.out, test::contains("NVRTC in full:\nno usable NVRTC; tried:") &&
                           test::contains("/nonexistent/libnvrtc.so"));
@@ -76,7 +71,7 @@ TEST_CASE("doctor says in full what a table cuts off", "[tools]") {
 }
 
 TEST_CASE("list shows strategies, tunables, devices and cases", "[tools]") {
-  const Json document = json_of(run({"list", "-o", "json"}));
+  const Json document = json_of(test::kda_tune({"list", "-o", "json"}));
   CHECK(document["strategies"].size() >= 2);
   bool chunk = false;
   for (const Json& row : document["tunables"]) {
@@ -87,7 +82,7 @@ TEST_CASE("list shows strategies, tunables, devices and cases", "[tools]") {
   CHECK(chunk);
   CHECK(document["devices"].size() > 5);
   CHECK(document["cases"].size() == 23);
-  CHECK_THAT(run({"list"}).out, test::contains("token by token"));
+  CHECK_THAT(test::kda_tune({"list"}).out, test::contains("token by token"));
 }
 
 TEST_CASE("build compiles for devices that are not there, and the cache keeps it", "[tools]") {
@@ -95,7 +90,7 @@ TEST_CASE("build compiles for devices that are not there, and the cache keeps it
   const std::vector<std::string> command = {
       "build", small,  "--strategy", "chunk", "--arch",      "sm_89,sm_90a",
       "-o",    "json", "--jobs",     "2",     "--cache-dir", scratch / "cache"};
-  const Json first = json_of(run(command));
+  const Json first = json_of(test::kda_tune(command));
   REQUIRE(first["kernels"].size() == 4);  // two stages, two devices
   for (const Json& row : first["kernels"]) {
     CHECK(test::text(row["strategy"]) == "chunk");
@@ -108,31 +103,33 @@ TEST_CASE("build compiles for devices that are not there, and the cache keeps it
   }
   CHECK(test::text(first["kernels"][0]["arch"]) == "sm_89");
   CHECK(test::text(first["kernels"][3]["arch"]) == "sm_90a");
-  const Json second = json_of(run(command));
+  const Json second = json_of(test::kda_tune(command));
   for (const Json& row : second["kernels"]) CHECK(test::text(row["origin"]) == "memory");
 
-  const Json explained = json_of(run({"explain", small, "--strategy", "chunk", "--arch", "sm_89",
-                                      "-o", "json", "--cache-dir", scratch / "cache"}));
+  const Json explained =
+      json_of(test::kda_tune({"explain", small, "--strategy", "chunk", "--arch", "sm_89", "-o",
+                              "json", "--cache-dir", scratch / "cache"}));
   CHECK(test::text(explained["kernels"][0]["key"]) == test::text(first["kernels"][0]["key"]));
   CHECK(test::text(explained["kernels"][0]["origin"]) == "memory");
 }
 
 TEST_CASE("a list of tunings is a list of builds, and what cannot be served says why", "[tools]") {
   const test::Scratch scratch;
-  const Json document =
-      json_of(run({"build", small, "--strategy", "recurrent", "--tuning", "threads=64,128",
-                   "--arch", "sm_90a", "-o", "json", "--cache-dir", scratch / "cache"}));
+  const Json document = json_of(
+      test::kda_tune({"build", small, "--strategy", "recurrent", "--tuning", "threads=64,128",
+                      "--arch", "sm_90a", "-o", "json", "--cache-dir", scratch / "cache"}));
   CHECK(document["kernels"].size() == 2);
-  const test::Ran bad = run({"build", small, "--strategy", "recurrent", "--tuning", "warps=3",
-                             "--arch", "sm_90a", "--cache-dir", scratch / "cache"});
+  const test::Ran bad =
+      test::kda_tune({"build", small, "--strategy", "recurrent", "--tuning", "warps=3", "--arch",
+                      "sm_90a", "--cache-dir", scratch / "cache"});
   CHECK(bad.code == 2);
   CHECK_THAT(bad.err, test::contains("columns"));
 }
 
 TEST_CASE("explain marks one strategy as chosen and compiles nothing", "[tools]") {
   const test::Scratch scratch;
-  const Json document = json_of(
-      run({"explain", "h64", "--arch", "h200", "-o", "json", "--cache-dir", scratch / "cache"}));
+  const Json document = json_of(test::kda_tune(
+      {"explain", "h64", "--arch", "h200", "-o", "json", "--cache-dir", scratch / "cache"}));
   int chosen = 0;
   for (const Json& row : document["candidates"]) {
     if (row["chosen"] == true) ++chosen;
@@ -149,7 +146,8 @@ TEST_CASE("explain marks one strategy as chosen and compiles nothing", "[tools]"
 TEST_CASE("explain expects least of what is chosen", "[tools]") {
   for (const char* problem : {"h32", "h64", "h8_t65536", "T=4096 H=2 h0=1 ht=1"}) {
     INFO(problem);
-    const Json document = json_of(run({"explain", problem, "--arch", "h200", "-o", "json"}));
+    const Json document =
+        json_of(test::kda_tune({"explain", problem, "--arch", "h200", "-o", "json"}));
     double chosen = 0;
     for (const Json& row : document["candidates"]) {
       if (row["chosen"] == true) chosen = row["expected_us"];
@@ -162,8 +160,8 @@ TEST_CASE("explain expects least of what is chosen", "[tools]") {
 }
 
 TEST_CASE("dump shows the composed source and the templates it reaches", "[tools]") {
-  const test::Ran ran =
-      run({"dump", small, "--strategy", "chunk", "--arch", "sm_90a", "--stage", "recurrence"});
+  const test::Ran ran = test::kda_tune(
+      {"dump", small, "--strategy", "chunk", "--arch", "sm_90a", "--stage", "recurrence"});
   CHECK(ran.code == 0);
   CHECK_THAT(ran.out, test::contains("#define KDA_TUNING {"));
   CHECK_THAT(ran.out, test::contains("chunk/recurrence.cu\""));
@@ -173,19 +171,21 @@ TEST_CASE("dump shows the composed source and the templates it reaches", "[tools
 
 TEST_CASE("dump shows PTX and resources", "[tools]") {
   const test::Scratch scratch;
-  const test::Ran ptx = run({"dump", small, "--strategy", "recurrent", "--arch", "sm_89", "--ptx"});
+  const test::Ran ptx =
+      test::kda_tune({"dump", small, "--strategy", "recurrent", "--arch", "sm_89", "--ptx"});
   CHECK(ptx.code == 0);
   CHECK_THAT(ptx.out, test::contains(".target sm_89"));
   CHECK_THAT(ptx.out, test::contains("kda_recurrent_step"));
-  const Json needs = json_of(run({"dump", small, "--strategy", "recurrent", "--arch", "sm_89",
-                                  "--resources", "-o", "json", "--cache-dir", scratch / "cache"}));
+  const Json needs =
+      json_of(test::kda_tune({"dump", small, "--strategy", "recurrent", "--arch", "sm_89",
+                              "--resources", "-o", "json", "--cache-dir", scratch / "cache"}));
   CHECK(test::number(needs["kernels"][0]["registers"]) > 0);
 }
 
 TEST_CASE("dump --sass disassembles or says what is missing", "[tools]") {
   const test::Scratch scratch;
-  const test::Ran ran = run({"dump", small, "--strategy", "recurrent", "--arch", "sm_89", "--sass",
-                             "--cache-dir", scratch / "cache"});
+  const test::Ran ran = test::kda_tune({"dump", small, "--strategy", "recurrent", "--arch", "sm_89",
+                                        "--sass", "--cache-dir", scratch / "cache"});
   if (ran.code == 0) {
     CHECK_THAT(ran.out, test::contains("EXIT"));
   } else {
@@ -196,7 +196,7 @@ TEST_CASE("dump --sass disassembles or says what is missing", "[tools]") {
 
 TEST_CASE("wrong words are exit code 2, with the known ones", "[tools]") {
   const auto wrong = [](std::vector<std::string> arguments, const char* said) {
-    const test::Ran ran = run(std::move(arguments));
+    const test::Ran ran = test::kda_tune(std::move(arguments));
     INFO(ran.err);
     CHECK(ran.code == 2);
     CHECK_THAT(ran.err, test::contains(said));
@@ -216,31 +216,32 @@ TEST_CASE("wrong words are exit code 2, with the known ones", "[tools]") {
 
 // The bug: of several devices explain showed the first, and no word of the others.
 TEST_CASE("explain is of one device", "[tools]") {
-  const test::Ran ran = run({"explain", small, "--arch", "sm_90a,l4"});
+  const test::Ran ran = test::kda_tune({"explain", small, "--arch", "sm_90a,l4"});
   CHECK(ran.code == 2);
   CHECK_THAT(ran.err, test::contains("--arch sm_90a,l4 names 2 devices; one is wanted"));
 }
 
 // The bug: tune took --arch, and measured on the device present all the same.
 TEST_CASE("tune, which measures where it runs, takes no --arch", "[tools]") {
-  const test::Ran ran = run({"tune", "nosuch", "--arch", "h200"});
+  const test::Ran ran = test::kda_tune({"tune", "nosuch", "--arch", "h200"});
   CHECK(ran.code == 2);
   CHECK_THAT(ran.err, test::contains("--arch"));
-  CHECK(run({"tune", "--help"}).out.find("--arch") == std::string::npos);
+  CHECK(test::kda_tune({"tune", "--help"}).out.find("--arch") == std::string::npos);
 }
 
 // The bug: where none was found explain was of an h200, dump of an sm_90a, whose kernels may be
 // others, and no help said which.
 TEST_CASE("explain and dump are of the same device where none is named", "[tools]") {
   for (const char* command : {"explain", "dump"}) {
-    CHECK_THAT(run({command, "--help"}).out,
+    CHECK_THAT(test::kda_tune({command, "--help"}).out,
                test::contains("default: the device found, else h200"));
   }
-  CHECK_THAT(run({"build", "--help"}).out, test::contains("else sm_89,sm_90a"));
-  CHECK_THAT(run({"bundle", "create", "--help"}).out, test::contains("else sm_89,sm_90a"));
+  CHECK_THAT(test::kda_tune({"build", "--help"}).out, test::contains("else sm_89,sm_90a"));
+  CHECK_THAT(test::kda_tune({"bundle", "create", "--help"}).out,
+             test::contains("else sm_89,sm_90a"));
   const std::string problem = "h16_8x2048";  // of which the two get different strategies
-  const Json dumped = json_of(run({"dump", problem, "-o", "json"}))["kernels"][0];
-  const Json explained = json_of(run({"explain", problem, "-o", "json"}));
+  const Json dumped = json_of(test::kda_tune({"dump", problem, "-o", "json"}))["kernels"][0];
+  const Json explained = json_of(test::kda_tune({"explain", problem, "-o", "json"}));
   int chosen = 0;
   for (const Json& row : explained["candidates"]) {
     if (row["chosen"] != true) continue;
@@ -253,7 +254,7 @@ TEST_CASE("explain and dump are of the same device where none is named", "[tools
 
 // The bug: without a device a case that there is not was exit code 77, as if it had been one.
 TEST_CASE("a search for no problem is a wrong word, device or not", "[tools]") {
-  const test::Ran ran = run({"tune", "nosuch"});
+  const test::Ran ran = test::kda_tune({"tune", "nosuch"});
   CHECK(ran.code == 2);
   CHECK_THAT(ran.err, test::contains("there is no case \"nosuch\""));
 }
@@ -268,7 +269,7 @@ TEST_CASE("kda-tune refuses an empty file name before anything is run", "[tools]
   };
   for (const std::vector<std::string>& arguments : lines) {
     const test::Environment cache("KDA_CACHE_DIR", scratch / "cache");
-    const test::Ran ran = run(arguments);
+    const test::Ran ran = test::kda_tune(arguments);
     INFO(arguments[0]);
     CHECK(ran.code == 2);
     CHECK_THAT(ran.err, test::contains("an empty name is no file"));
@@ -279,8 +280,8 @@ TEST_CASE("kda-tune refuses an empty file name before anything is run", "[tools]
 // The bug: build knew only once all was compiled that there is no such folder.
 TEST_CASE("a file that cannot be written is refused before anything is compiled", "[tools]") {
   const test::Scratch scratch;
-  const test::Ran ran = run({"build", small, "--arch", "sm_90a", "--cache-dir", scratch / "cache",
-                             "--output", scratch / "none/rows.json"});
+  const test::Ran ran = test::kda_tune({"build", small, "--arch", "sm_90a", "--cache-dir",
+                                        scratch / "cache", "--output", scratch / "none/rows.json"});
   CHECK(ran.code == 2);
   CHECK_THAT(ran.err, test::contains("none/rows.json: No such file"));
   CHECK_FALSE(std::filesystem::exists(scratch / "cache"));
@@ -290,12 +291,12 @@ TEST_CASE("a file that cannot be written is refused before anything is compiled"
 TEST_CASE("a word that is no subcommand or option is named", "[tools]") {
   const std::vector<std::vector<std::string>> lines = {{"foo"}, {"--foo"}, {"cache", "foo"}};
   for (const std::vector<std::string>& arguments : lines) {
-    const test::Ran ran = run(arguments);
+    const test::Ran ran = test::kda_tune(arguments);
     CHECK(ran.code == 2);
     CHECK(ran.err == "kda-tune: there is no subcommand or option \"" + arguments.back() +
                          "\"; --help shows what there is\n");
   }
-  CHECK_THAT(run({}).err, test::contains("--help"));
+  CHECK_THAT(test::kda_tune({}).err, test::contains("--help"));
 }
 
 // The bug: 0 was "not in range 2.225074 to 179769...", nan a time, and what no integer holds was
@@ -314,20 +315,20 @@ TEST_CASE("a number out of its limits is told them", "[tools]") {
   for (const auto& [options, said] : lines) {
     std::vector<std::string> arguments{"tune", small};
     arguments.insert(arguments.end(), options.begin(), options.end());
-    const test::Ran ran = run(arguments);
+    const test::Ran ran = test::kda_tune(arguments);
     CHECK(ran.code == 2);
     CHECK_THAT(ran.err, test::contains(said));
     CHECK(ran.err.size() < 160);
   }
-  CHECK_THAT(run({"build", small, "--jobs", "-1"}).err,
+  CHECK_THAT(test::kda_tune({"build", small, "--jobs", "-1"}).err,
              test::contains("--jobs: -1 is not a whole number from 0 to 1024"));
 }
 
 // The bug: of several choices the first was shown, and no word of the others.
 TEST_CASE("explain and dump are of one choice", "[tools]") {
   for (const char* command : {"explain", "dump"}) {
-    const test::Ran ran = run({command, small, "--arch", "sm_90a", "--strategy", "recurrent",
-                               "--tuning", "threads=64,128"});
+    const test::Ran ran = test::kda_tune({command, small, "--arch", "sm_90a", "--strategy",
+                                          "recurrent", "--tuning", "threads=64,128"});
     CHECK(ran.code == 2);
     CHECK_THAT(ran.err, test::contains("name 2 choices; one is wanted"));
   }
@@ -339,7 +340,7 @@ TEST_CASE("a search holds one tuning, and says so before anything is run", "[too
   const auto wrong = [](const std::vector<std::string>& options, const char* said) {
     std::vector<std::string> arguments{"tune", small};
     arguments.insert(arguments.end(), options.begin(), options.end());
-    const test::Ran ran = run(arguments);
+    const test::Ran ran = test::kda_tune(arguments);
     INFO(ran.err);
     CHECK(ran.code == 2);
     CHECK_THAT(ran.err, test::contains(said));
@@ -350,12 +351,12 @@ TEST_CASE("a search holds one tuning, and says so before anything is run", "[too
   wrong({"--strategy", "recurrent", "--tuning", "threads=65"}, "threads = 65 is not one of");
   wrong({"--strategy", "flash"}, "recurrent");
   wrong({"--tuning", "otherwise=1"}, "fits none");  // of by_gates, which no search takes unasked
-  CHECK_THAT(run({"tune", "--help"}).out, test::contains("one value each"));
+  CHECK_THAT(test::kda_tune({"tune", "--help"}).out, test::contains("one value each"));
 }
 
 // The bug: floor, goal and the others' times were numbers of nothing in particular.
 TEST_CASE("list says what its times are in", "[tools]") {
-  const std::string table = run({"list"}).out;
+  const std::string table = test::kda_tune({"list"}).out;
   for (const char* title : {"floor us", "FLA us", "FlashKDA us", "cuLA us", "bar us", "goal us"}) {
     CHECK_THAT(table, test::contains(title));
   }
@@ -364,13 +365,14 @@ TEST_CASE("list says what its times are in", "[tools]") {
 // The bug: every help of exit code 77 said that it may be for want of NVRTC, which is code 1; and
 // compare's that all within the threshold is SAME, however noisy.
 TEST_CASE("the help says what exit codes and verdicts are for", "[tools]") {
-  CHECK_THAT(run({"--help"}).out, test::contains("77 there is no device, so nothing was run"));
-  CHECK_THAT(run({"compare", "--help"}).out, test::contains("too noisy to be the same"));
+  CHECK_THAT(test::kda_tune({"--help"}).out,
+             test::contains("77 there is no device, so nothing was run"));
+  CHECK_THAT(test::kda_tune({"compare", "--help"}).out, test::contains("too noisy to be the same"));
 }
 
 TEST_CASE("every format of list prints", "[tools]") {
   for (const char* format : {"table", "json", "jsonl", "csv", "md"}) {
-    const test::Ran ran = run({"list", "-o", format});
+    const test::Ran ran = test::kda_tune({"list", "-o", format});
     INFO(format);
     CHECK(ran.code == 0);
     CHECK_THAT(ran.out, test::contains("recurrent"));
@@ -380,7 +382,7 @@ TEST_CASE("every format of list prints", "[tools]") {
 // The bug: `bundle create h64` compiled every case, for minutes, into a file of that name.
 TEST_CASE("a bundle's file is no case and no model", "[tools]") {
   for (const char* name : {"h64", "kimi-linear-48b"}) {
-    const test::Ran ran = run({"bundle", "create", name});
+    const test::Ran ran = test::kda_tune({"bundle", "create", name});
     CHECK(ran.code == 2);
     CHECK_THAT(ran.err, test::contains(std::string("bundle create kernels.kdab ") + name));
     CHECK_FALSE(std::filesystem::exists(name));
@@ -389,17 +391,17 @@ TEST_CASE("a bundle's file is no case and no model", "[tools]") {
 
 // The bug: that it was several problems was all that was said.
 TEST_CASE("where one problem is wanted those that are named are listed", "[tools]") {
-  const test::Ran two = run({"explain", "T=64,128 H=2"});
+  const test::Ran two = test::kda_tune({"explain", "T=64,128 H=2"});
   CHECK(two.code == 2);
   CHECK_THAT(two.err, test::contains("this names 2 problems, \"T=64 H=2\", \"T=128 H=2\"; one is"));
-  const test::Ran many = run({"explain", "T=64,128 H=1,2,4,8"});
+  const test::Ran many = test::kda_tune({"explain", "T=64,128 H=1,2,4,8"});
   CHECK_THAT(many.err,
              test::contains("this names 8 problems, ") && test::contains(", ...; one is"));
 }
 
 // The bug: why a file could not be read was not said.
 TEST_CASE("compare says why a file cannot be read", "[tools]") {
-  const test::Ran ran = run({"compare", "/nowhere/before.json", "/nowhere/after.json"});
+  const test::Ran ran = test::kda_tune({"compare", "/nowhere/before.json", "/nowhere/after.json"});
   CHECK(ran.code != 0);
   CHECK_THAT(ran.err, test::contains("/nowhere/before.json cannot be read: No such file"));
 }

@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
-#include "tools/run_tool.hpp"
+#include "tools/tune/kda_tune.hpp"
 #include "tune/records.hpp"
 #include "tune/request.hpp"
 
@@ -16,13 +16,8 @@ using kda::test::Json;
 
 namespace {
 
-test::Ran run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "kda-tune");
-  return test::run_tool(&tune_tool::main_of_tune, arguments);
-}
-
 std::string out_of(const std::vector<std::string>& arguments, int code = 0) {
-  const test::Ran ran = run(arguments);
+  const test::Ran ran = test::kda_tune(arguments);
   INFO(ran.err);
   REQUIRE(ran.code == code);
   return ran.out;
@@ -49,18 +44,18 @@ TEST_CASE("wisdom goes out, comes in, is merged and pruned", "[tools]") {
   const std::string key = test::text(listed["records"][0]["key"]);
   CHECK_THAT(out_of({"wisdom", "show", key.substr(0, 10), "--wisdom-dir", here}),
              test::contains("time_us"));
-  CHECK(run({"wisdom", "show", "zz", "--wisdom-dir", here}).code == 1);
+  CHECK(test::kda_tune({"wisdom", "show", "zz", "--wisdom-dir", here}).code == 1);
 
   const std::string lines = out_of({"wisdom", "export", "--own", "--wisdom-dir", here});
   CHECK(lines_in(lines) == 2);
   std::ofstream(scratch / "a.jsonl") << lines;
   std::ofstream(scratch / "b.jsonl") << lines << "damage\n";
   CHECK(lines_in(out_of({"wisdom", "merge", scratch / "a.jsonl", scratch / "a.jsonl"})) == 2);
-  CHECK(run({"wisdom", "import", scratch / "b.jsonl", "--wisdom-dir", there}).code == 1);
+  CHECK(test::kda_tune({"wisdom", "import", scratch / "b.jsonl", "--wisdom-dir", there}).code == 1);
   out_of({"wisdom", "import", scratch / "b.jsonl", "--lenient", "--wisdom-dir", there});
   CHECK(lines_in(out_of({"wisdom", "export", "--own", "--wisdom-dir", there})) == 2);
 
-  CHECK(run({"wisdom", "prune", "--wisdom-dir", there}).code == 2);
+  CHECK(test::kda_tune({"wisdom", "prune", "--wisdom-dir", there}).code == 2);
   CHECK(out_of({"wisdom", "verify", "--wisdom-dir", there, "-o", "jsonl"}).size() <= 1);
   CHECK(out_of({"wisdom", "prune", "--of-device", "NVIDIA H200", "--wisdom-dir", there}) ==
         "2 removed\n");
@@ -71,9 +66,10 @@ TEST_CASE("wisdom goes out, comes in, is merged and pruned", "[tools]") {
   const std::size_t at = slower.find("\"median\":100");
   REQUIRE(at != std::string::npos);
   std::ofstream(scratch / "c.jsonl") << slower.replace(at, 12, "\"median\":140");
-  CHECK(run({"compare", scratch / "a.jsonl", scratch / "c.jsonl", "--fail-on", "slow"}).code == 1);
-  CHECK(run({"compare", scratch / "a.jsonl", scratch / "c.jsonl"}).code == 0);
-  CHECK(run({"compare", scratch / "a.jsonl"}).code == 2);
+  CHECK(test::kda_tune({"compare", scratch / "a.jsonl", scratch / "c.jsonl", "--fail-on", "slow"})
+            .code == 1);
+  CHECK(test::kda_tune({"compare", scratch / "a.jsonl", scratch / "c.jsonl"}).code == 0);
+  CHECK(test::kda_tune({"compare", scratch / "a.jsonl"}).code == 2);
 }
 
 // The bug: import counted records as added that were kept nowhere: where KDA_CACHE forbids it, of a
@@ -86,16 +82,17 @@ TEST_CASE("import keeps all that it counts, or says why not", "[tools]") {
   std::ofstream(bad) << "damage\n";
   {
     const test::Environment read_only("KDA_CACHE", "ro");
-    const test::Ran ran = run({"wisdom", "import", good, "--wisdom-dir", scratch / "ro"});
+    const test::Ran ran =
+        test::kda_tune({"wisdom", "import", good, "--wisdom-dir", scratch / "ro"});
     CHECK(ran.code == 1);
     CHECK_THAT(ran.err, test::contains("KDA_CACHE is ro"));
   }
-  const test::Ran directory = run({"wisdom", "import", scratch.path()});
+  const test::Ran directory = test::kda_tune({"wisdom", "import", scratch.path()});
   CHECK(directory.code == 2);
   CHECK_THAT(directory.err, test::contains("Is a directory"));
 
   const std::string both = scratch / "both";
-  CHECK(run({"wisdom", "import", good, bad, "--wisdom-dir", both}).code == 1);
+  CHECK(test::kda_tune({"wisdom", "import", good, bad, "--wisdom-dir", both}).code == 1);
   CHECK(out_of({"wisdom", "export", "--own", "--wisdom-dir", both}).empty());
   out_of({"wisdom", "import", good, "--wisdom-dir", both});
   CHECK(lines_in(out_of({"wisdom", "export", "--own", "--wisdom-dir", both})) == 1);
@@ -111,8 +108,8 @@ TEST_CASE("find and explain ask for what was named, where it was named", "[tools
     return words;
   };
   CHECK_THAT(out_of(with(find, {"--strategy", "chunk"})), test::contains("chunk chunk="));
-  CHECK(run(with(find, {"--strategy", "nosuch"})).code == 2);
-  CHECK(run(with(find, {"--tuning", "chunk=32"})).code == 2);
+  CHECK(test::kda_tune(with(find, {"--strategy", "nosuch"})).code == 2);
+  CHECK(test::kda_tune(with(find, {"--tuning", "chunk=32"})).code == 2);
 
   const tune::Record record = test::record_of(test::problem_in_words(
       "T=8192 H=64 qkv=bf16 g=bf16 beta=bf16 gate=bounded lower_bound=-5 beta_logit=1 "
@@ -159,8 +156,9 @@ TEST_CASE("explain says why what it expects less of is not chosen", "[tools]") {
 TEST_CASE("merge, which keeps nothing, takes no directory", "[tools]") {
   const test::Scratch scratch;
   std::ofstream(scratch / "none.jsonl").close();
-  CHECK(run({"wisdom", "merge", scratch / "none.jsonl"}).code == 0);
-  CHECK(run({"wisdom", "merge", scratch / "none.jsonl", "--wisdom-dir", scratch / "w"}).code == 2);
+  CHECK(test::kda_tune({"wisdom", "merge", scratch / "none.jsonl"}).code == 0);
+  CHECK(test::kda_tune({"wisdom", "merge", scratch / "none.jsonl", "--wisdom-dir", scratch / "w"})
+            .code == 2);
 }
 
 // The bug: export and merge took -o csv, and wrote JSON lines.
@@ -169,8 +167,9 @@ TEST_CASE("export and merge, which write JSON lines, offer no format", "[tools]"
   const std::string file = scratch / "a.jsonl";
   std::ofstream(file) << tune::to_json(test::record_of(test::problem_in_words("T=300 H=2")))
                       << "\n";
-  CHECK(run({"wisdom", "export", "--own", "--wisdom-dir", scratch.path(), "-o", "csv"}).code == 2);
-  CHECK(run({"wisdom", "merge", file, "--json"}).code == 2);
+  CHECK(test::kda_tune({"wisdom", "export", "--own", "--wisdom-dir", scratch.path(), "-o", "csv"})
+            .code == 2);
+  CHECK(test::kda_tune({"wisdom", "merge", file, "--json"}).code == 2);
   CHECK(out_of({"wisdom", "export", "--help"}).find("--format") == std::string::npos);
   out_of({"wisdom", "merge", file, "--output", scratch / "b.jsonl"});
   std::ifstream merged(scratch / "b.jsonl");
@@ -179,7 +178,7 @@ TEST_CASE("export and merge, which write JSON lines, offer no format", "[tools]"
 
 // The bug: a key that no record has was refused, and not what would show those there are.
 TEST_CASE("a key that no record has is told where there are some", "[tools]") {
-  const test::Ran ran = run({"wisdom", "show", "zz"});
+  const test::Ran ran = test::kda_tune({"wisdom", "show", "zz"});
   CHECK(ran.code == 1);
   CHECK_THAT(ran.err, test::contains("begins with \"zz\"; kda-tune wisdom ls shows them"));
 }

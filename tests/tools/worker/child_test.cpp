@@ -18,13 +18,13 @@ using namespace kda;
 
 namespace {
 
-struct Fixture {
+struct ChildFixture {
   test::Scratch cache;
   test::FakeGpu gpu;
   Problem problem = test::problem_in_words(
       "T=40 H=1 K=16 V=16 qkv=f32 g=f32 beta=f32 layout=key_first h0=1 ht=1");
 
-  Fixture() {
+  ChildFixture() {
     gpu.shape = reference::make_tensors(problem, 40, 1);
     const tune::SmallProblem small = tune::small_problem(problem);
     gpu.small = reference::make_tensors(small.problem, small.problem.max_tokens,
@@ -57,7 +57,7 @@ const tune::Timing kFinals{
 }  // namespace
 
 TEST_CASE("a worker verifies and times what it is asked to", "[tools][compile]") {
-  Fixture f;
+  ChildFixture f;
   const std::vector<tune::Candidate> two = {
       test::recurrent("threads=64 lanes=8 columns=4 stages=2"),
       test::recurrent("threads=64 lanes=4 columns=4 stages=2")};
@@ -81,7 +81,7 @@ TEST_CASE("a worker verifies and times what it is asked to", "[tools][compile]")
 }
 
 TEST_CASE("a kernel that is wrong is never timed", "[tools][compile]") {
-  Fixture f;
+  ChildFixture f;
   f.gpu.o_factor = 1.01;
   const std::vector<tune::Candidate> one = {
       test::recurrent("threads=64 lanes=8 columns=4 stages=2")};
@@ -102,7 +102,7 @@ TEST_CASE("a kernel that is wrong is never timed", "[tools][compile]") {
 }
 
 TEST_CASE("a worker that is told nonsense says so and ends", "[tools]") {
-  Fixture f;
+  ChildFixture f;
   for (const char* line : {"{}", "x", "{\"measure\":7}", "{\"problem\":\"T=-1 H=1\"}"}) {
     INFO(line);
     const auto replies = f.replies({line}, 2);

@@ -30,11 +30,11 @@ while IFS= read -r line; do
 done
 )";
 
-struct Fixture {
+struct PoolFixture {
   test::Scratch scratch;
   worker::Subject subject;
 
-  Fixture() {
+  PoolFixture() {
     const Problem problem = test::problem_in_words("T=64 H=2");
     subject = {problem, {64}};
     std::string text = kScript;
@@ -88,7 +88,7 @@ std::map<std::size_t, tune::Measurement> measured(worker::Pool& pool,
 }  // namespace
 
 TEST_CASE("a candidate that kills its process costs only itself", "[tools]") {
-  const Fixture f;
+  const PoolFixture f;
   worker::Pool pool(f.options());
   pool.enter(f.subject);
   const auto got = measured(pool, {with_lanes(8), with_lanes(32), with_lanes(8), with_lanes(16),
@@ -108,7 +108,7 @@ TEST_CASE("a candidate that kills its process costs only itself", "[tools]") {
 }
 
 TEST_CASE("finals that break are run one by one, so that only the culprit is out", "[tools]") {
-  const Fixture f;
+  const PoolFixture f;
   worker::Pool pool(f.options());
   pool.enter(f.subject);
   const tune::Timing finals{.rung = tune::kFinals, .interleaved = true, .at_size = true};
@@ -123,7 +123,7 @@ TEST_CASE("finals that break are run one by one, so that only the culprit is out
 }
 
 TEST_CASE("several devices share the candidates, and each fault stays its own", "[tools]") {
-  const Fixture f;
+  const PoolFixture f;
   worker::PoolOptions options = f.options();
   options.devices = {0, 1, 2};
   worker::Pool pool(options);
@@ -143,7 +143,7 @@ TEST_CASE("several devices share the candidates, and each fault stays its own", 
 
 // The bug: one of several devices that could not be used ended the search of all.
 TEST_CASE("a device that cannot measure leaves its candidates to the others", "[tools]") {
-  const Fixture f;
+  const PoolFixture f;
   for (const int dead : {0, 2}) {
     INFO("dead " << dead);
     worker::PoolOptions options = f.options();
@@ -163,7 +163,7 @@ TEST_CASE("a device that cannot measure leaves its candidates to the others", "[
 }
 
 TEST_CASE("where no worker can start the measurer says why", "[tools]") {
-  const Fixture f;
+  const PoolFixture f;
   worker::PoolOptions options = f.options();
   options.command = [](int) { return std::vector<std::string>{"/nowhere/kda-tune"}; };
   worker::Pool pool(options);
@@ -181,7 +181,7 @@ TEST_CASE("where no worker can start the measurer says why", "[tools]") {
 }
 
 TEST_CASE("nothing is begun after `until`, and nothing lasts past the deadline", "[tools]") {
-  const Fixture f;
+  const PoolFixture f;
   worker::PoolOptions options = f.options();
   options.candidate_seconds = options.finals_seconds = 60;  // the script sleeps as long
   options.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
