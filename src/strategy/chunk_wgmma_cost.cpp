@@ -54,8 +54,9 @@ bool sends_measured(const Problem& problem, const device::Device& device) {
 }  // namespace
 
 bool is_measured_pack(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  return problem.varlen && tuning.short_tokens == 1 && memory_hides(device) &&
-         problem.key_dim > 64 && problem.key_dim <= 128;
+  constexpr int kFew = 2;  // of four and more uneven ones segments take less
+  return problem.varlen && problem.max_sequences <= kFew && tuning.short_tokens == 1 &&
+         memory_hides(device) && problem.key_dim > 64 && problem.key_dim <= 128;
 }
 
 namespace {
