@@ -51,15 +51,24 @@ bool sends_measured(const Problem& problem, const device::Device& device) {
          problem.key_dim > 64 && !problem.varlen;
 }
 
+constexpr int kFewSequences = 2;  // of four and more uneven ones segments take less
+
 }  // namespace
 
 bool is_measured_pack(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  constexpr int kFew = 2;  // of four and more uneven ones segments take less
-  return problem.varlen && problem.max_sequences <= kFew && tuning.short_tokens == 1 &&
+  return problem.varlen && problem.max_sequences <= kFewSequences && tuning.short_tokens == 1 &&
          memory_hides(device) && problem.key_dim > 64 && problem.key_dim <= 128;
 }
 
 namespace {
+
+// Whether K and V are 64 at the most, and an H200 was measured, too: without checkpoints, dense,
+// and packs of as few.
+bool is_measured_small(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  return problem.key_dim <= 64 && problem.value_dim <= 64 && problem.checkpoint_tokens == 0 &&
+         (!problem.varlen || problem.max_sequences <= kFewSequences) && tuning.short_tokens == 1 &&
+         memory_hides(device);
+}
 
 // What checkpoints add to a chain of so many tokens that leaves them in shared memory: 0.31 us each
 // of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB.  Where groups prepare beside, and as few as
@@ -119,26 +128,34 @@ struct Rates {
   double power, sum;
 };
 
-// Of packs as they are since rows give room in the L2, an H200: 8192 tokens of one sequence of 8,
-// 12, 24 and 32 heads take 117, 118, 172 and 265 us by one warpgroup, 8 and 32 heads by two 194 and
-// 209, where groups take 2.1 us a chunk.  With checkpoints to send the stages hinder each other
-// more: with one every 1024 tokens 8, 12, 16, 24 and 32 heads take 125, 129, 138, 176 and 268 us,
-// 32 by two warpgroups 233.  Other runs as they were before.
-Rates rates_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  if (is_measured_pack(problem, device, tuning)) {
-    const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
-    return {0.40, 0.70, 1.02, copies ? 4.0 : 8.0, 1.02};
-  }
-  // A pack's rows go by hand: 16 heads of 8192 tokens take 135 us for 126.  So do those of half the
-  // columns; with a checkpoint every 512 tokens these take 147 us for 143.
+// As measured before rows gave room in the L2.  A pack's rows go by hand: 16 heads of 8192 tokens
+// take 135 us for 126.  So do those of half the columns; with a checkpoint every 512 tokens these
+// take 147 us for 143.
+Rates rates_before(const Problem& problem, const device::Device& device, const Tuning& tuning) {
   const double halves = tuning.columns < 64 && sends_measured(problem, device) ? 1.04 : 1.0;
   const double rows = problem.varlen ? 1.08 : halves;
   return {rows * 0.44, rows * 0.73, 0.86, 4.0, 1.05};
 }
 
+// And what was measured since, an H200: packs of one sequence of 8192 tokens and 8, 12, 24 and 32
+// heads take 117, 118, 172 and 265 us by one warpgroup, 8 and 32 heads by two 194 and 209, where
+// groups take 2.1 us a chunk.  With checkpoints to send the stages hinder each other more: with one
+// every 1024 tokens 8, 12, 16, 24 and 32 heads take 125, 129, 138, 176 and 268 us, 32 by two
+// warpgroups 233.  Of K = V = 64, of which three groups fit, dense 32 and 64 heads take 148 and 368
+// us, 16 heads as a pack 90.
+Rates rates_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+  if (is_measured_pack(problem, device, tuning)) {
+    const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
+    return {0.40, 0.70, 1.02, copies ? 4.0 : 8.0, 1.02};
+  }
+  if (is_measured_small(problem, device, tuning)) {
+    return {0.29, 0.50, problem.varlen ? 1.93 : 1.51, 8.0, 1.02};
+  }
+  return rates_before(problem, device, tuning);
+}
+
 AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
-                     std::int64_t chains) {
-  const Rates rates = rates_of(problem, device, tuning);
+                     std::int64_t chains, const Rates& rates) {
   const double step =
       std::max(wide_keys(problem) * (tuning.warpgroups == 1 ? rates.one : rates.two),
                by_hand_microseconds(problem, tuning.chunk));
@@ -155,13 +172,13 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
 // us for 18.4 of one stage after the other, 4 of 1024 take 23.7 for 24.4.
 double at_once_microseconds(const Problem& problem, const device::Device& device,
                             const Tuning& tuning, std::int64_t chains) {
-  AtOnce parts = at_once_parts(problem, device, tuning, chains);
+  const Rates rates = rates_of(problem, device, tuning);
+  AtOnce parts = at_once_parts(problem, device, tuning, chains, rates);
   if (sends_measured(problem, device) && parts.prepare <= parts.chain) {
     // Fewer that still keep up make nobody wait (preparers_of).
     parts.prepare *= tuning.preparers / 100.0;
   }
   const double start = problem.varlen || tuning.warpgroups > 1 ? 14.0 : 11.5;
-  const Rates rates = rates_of(problem, device, tuning);
   const double both = std::pow(parts.chain, rates.power) + std::pow(parts.prepare, rates.power);
   return start + rates.sum * std::pow(both, 1.0 / rates.power);
 }
@@ -176,9 +193,10 @@ double apart_microseconds(const Problem& problem, const device::Device& device,
   const double decodes = decodes_microseconds(problem, device);
   if (tuning.stages_at_once > 1) {
     const std::int64_t chains = chain_blocks(problem, device, tuning).of(problem.max_sequences);
+    const AtOnce parts =
+        at_once_parts(prefill, device, tuning, chains, rates_before(prefill, device, tuning));
     // Decodes begin where prepare has ended.
-    return std::max(long_microseconds(problem, device, tuning),
-                    20.0 + at_once_parts(prefill, device, tuning, chains).prepare + decodes);
+    return std::max(long_microseconds(problem, device, tuning), 20.0 + parts.prepare + decodes);
   }
   const double prepare = prepare_microseconds(prefill, device, tuning.chunk);
   return std::max(one_by_one_microseconds(prefill, device, tuning),
@@ -198,10 +216,9 @@ double long_microseconds(const Problem& problem, const device::Device& device,
 // of 4 x 2048, whose chains wait for prepare, 91 with and 94 without.
 bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning) {
   tuning.preparers = 100;  // as it was measured
-  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
-  // By a pack's rates 1.06 is what 1.5 was by those before, which were measured.
-  const double slower = is_measured_pack(problem, device, tuning) ? 1.06 : 1.5;
-  return is_mixed(problem) || parts.chain < slower * parts.prepare;
+  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning),
+                                     rates_before(problem, device, tuning));
+  return is_mixed(problem) || parts.chain < 1.5 * parts.prepare;
 }
 
 // Percent of what chains leave that prepares.  Groups that are far ahead of the chains have their
@@ -226,9 +243,12 @@ int preparers_of(const Problem& problem, const device::Device& device, const Tun
   const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
   if (problem.checkpoint_tokens > 0 && !sends && !(pack && copies)) return 100;
   if (is_mixed(problem)) return hides ? 100 : 86;
-  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning));
+  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning),
+                                     rates_of(problem, device, tuning));
   const double share = parts.prepare / parts.chain;
-  if (pack) return share >= (copies ? 1.0 : 0.9) ? 100 : 86;
+  if (pack || is_measured_small(problem, device, tuning)) {
+    return share >= (copies ? 1.0 : 0.9) ? 100 : 86;
+  }
   if (sends) {
     // By halves 12 heads take 154 us by 72 percent, 156 by 64.
     const int least = tuning.columns < 64 ? 72 : 64;
