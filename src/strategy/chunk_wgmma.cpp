@@ -170,8 +170,8 @@ Tuning at_once_of(const abi::Shape& shape, Tuning tuning, int warpgroups, int co
   tuning.load_stages = 7;
   shorten_ring(shape, tuning);
   const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
-  const int buffers =
-      warpgroups > 1 ? 1 : 2;  // beside two of two warpgroups' a ring of two is left
+  // Beside two of two warpgroups' there would be room for a ring of two.
+  const int buffers = warpgroups > 1 ? 1 : 2;
   while (copies && tuning.load_stages > 1 &&
          abi::chunk_wgmma::checkpoint_buffers(shape, tuning) < buffers) {
     --tuning.load_stages;
