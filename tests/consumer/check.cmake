@@ -22,15 +22,9 @@ endfunction()
 
 set(project "${WORK}/${MODE}")
 set(shared_prefix "${WORK}/shared-prefix")
+# Assertions are on; nobody debugs what -g would cost to write.
 set(settings -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
-  -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
-if(MODE STREQUAL "subdirectory" AND LAUNCHER MATCHES "ccache")
-  # As the build did, whose objects ccache has.
-  list(APPEND settings -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D KDA_WERROR=${WERROR})
-else()
-  # Assertions are on; nobody debugs what -g would cost to write.
-  list(APPEND settings -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0)
-endif()
+  -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0)
 file(REMOVE_RECURSE "${project}/CMakeCache.txt" "${project}_c/CMakeCache.txt")
 
 if(MODE STREQUAL "package")

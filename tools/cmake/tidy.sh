@@ -15,7 +15,8 @@ of_one_file='misc-unused-using-decls,-misc-unused-alias-decls,-readability-dupli
 write_command() {
   local folder=$1 to=$2 as=$3
   if ! grep -qF "\"file\": \"$as\"" "$build/compile_commands.json"; then
-    as=$(grep -lF "\"$3\"" "$build"/*/CMakeFiles/*/Unity/*.cxx | head -n 1)
+    as=$(grep -lF "\"$3\"" "$build"/*/CMakeFiles/*/Unity/*.cxx | head -n 1) ||
+      { echo "$3: $build does not say how it is compiled; configure it anew" >&2 && exit 1; }
   fi
   { echo '[{'
     grep -F -B2 "\"file\": \"$as\"" "$build/compile_commands.json" |

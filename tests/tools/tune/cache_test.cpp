@@ -13,7 +13,6 @@
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
 #include "tools/tune/kda_tune.hpp"
-#include "tune/request.hpp"
 
 using namespace kda;
 using kda::test::Json;

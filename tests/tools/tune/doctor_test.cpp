@@ -7,9 +7,8 @@
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
-#include "tools/run_tool.hpp"
+#include "tools/tune/kda_tune.hpp"
 #include "tune/records.hpp"
-#include "tune/request.hpp"
 
 using namespace kda;
 using kda::test::Json;
@@ -18,7 +17,7 @@ namespace {
 
 // "state found" of each row of this check, a line each.
 std::string rows_of(const char* check) {
-  const test::Ran ran = test::run_tool(&tune_tool::main_of_tune, {"kda-tune", "doctor", "--json"});
+  const test::Ran ran = test::kda_tune({"doctor", "--json"});
   INFO(ran.err);
   const Json document = Json::parse(ran.out);
   std::string rows;

@@ -6,8 +6,7 @@
 
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
-#include "tools/run_tool.hpp"
-#include "tune/request.hpp"
+#include "tools/tune/kda_tune.hpp"
 
 using namespace kda;
 
@@ -15,8 +14,7 @@ namespace {
 
 // Those of a subcommand, without what is said of them, which two blanks part from them.
 std::vector<std::string> examples_of(const std::string& subcommand) {
-  const test::Ran ran =
-      test::run_tool(&tune_tool::main_of_tune, {"kda-tune", subcommand, "--help"});
+  const test::Ran ran = test::kda_tune({subcommand, "--help"});
   std::vector<std::string> examples;
   std::istringstream lines(ran.out.substr(ran.out.find("Examples:")));
   for (std::string line; std::getline(lines, line);) {

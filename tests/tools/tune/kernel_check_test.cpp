@@ -6,8 +6,7 @@
 #include "support/gpu.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
-#include "tools/run_tool.hpp"
-#include "tune/request.hpp"
+#include "tools/tune/kda_tune.hpp"
 
 using namespace kda;
 using kda::test::Json;
@@ -76,15 +75,12 @@ TEST_CASE("doctor tells of kernels that compute something else, and of those tha
 
 TEST_CASE("doctor --kernels without a device, or of no strategy", "[tools]") {
   if (test::why_no_gpu().empty()) return;
-  const test::Ran none =
-      test::run_tool(&tune_tool::main_of_tune, {"kda-tune", "doctor", "--kernels", "--json"});
+  const test::Ran none = test::kda_tune({"doctor", "--kernels", "--json"});
   CHECK_THAT(none.out, test::contains("no device to run them on"));
   CHECK(Json::parse(none.out)["kernels"].empty());
-  const test::Ran wrong = test::run_tool(
-      &tune_tool::main_of_tune, {"kda-tune", "doctor", "--kernels", "--strategy", "chunks"});
+  const test::Ran wrong = test::kda_tune({"doctor", "--kernels", "--strategy", "chunks"});
   CHECK(wrong.code == 2);
   CHECK_THAT(wrong.err, test::contains("--strategy chunks: there are recurrent, chunk"));
-  const test::Ran alone =
-      test::run_tool(&tune_tool::main_of_tune, {"kda-tune", "doctor", "--strategy", "chunk"});
+  const test::Ran alone = test::kda_tune({"doctor", "--strategy", "chunk"});
   CHECK(alone.code == 2);
 }

@@ -3,11 +3,10 @@
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
-#include "tools/run_tool.hpp"
+#include "tools/tune/kda_tune.hpp"
 #include "tune/journal.hpp"
 #include "tune/plot_page.hpp"
 #include "tune/records.hpp"
-#include "tune/request.hpp"
 
 using namespace kda;
 using kda::test::Json;
@@ -40,8 +39,7 @@ std::string journal_in(const test::Scratch& scratch) {
 TEST_CASE("a journal becomes a page that needs nothing else", "[tools]") {
   const test::Scratch scratch;
   const std::string journal = journal_in(scratch), file = scratch / "page.html";
-  const test::Ran ran =
-      test::run_tool(&tune_tool::main_of_tune, {"kda-tune", "plot", journal, "--out", file});
+  const test::Ran ran = test::kda_tune({"plot", journal, "--out", file});
   INFO(ran.err);
   REQUIRE(ran.code == 0);
   std::ifstream in(file);
@@ -67,7 +65,5 @@ TEST_CASE("a journal becomes a page that needs nothing else", "[tools]") {
 TEST_CASE("what is no journal is refused", "[tools]") {
   const test::Scratch scratch;
   std::ofstream(scratch / "x") << "{}\n";
-  CHECK(test::run_tool(&tune_tool::main_of_tune,
-                       {"kda-tune", "plot", scratch / "x", "--out", scratch / "page.html"})
-            .code == 2);
+  CHECK(test::kda_tune({"plot", scratch / "x", "--out", scratch / "page.html"}).code == 2);
 }

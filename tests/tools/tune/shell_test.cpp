@@ -8,16 +8,14 @@
 #include "cli/synopsis.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
-#include "tools/run_tool.hpp"
-#include "tune/request.hpp"
+#include "tools/tune/kda_tune.hpp"
 
 using namespace kda;
 
 namespace {
 
-std::string said(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "kda-tune");
-  const test::Ran ran = test::run_tool(&tune_tool::main_of_tune, arguments);
+std::string said(const std::vector<std::string>& arguments) {
+  const test::Ran ran = test::kda_tune(arguments);
   INFO(ran.err);
   REQUIRE(ran.code == 0);
   return ran.out;

@@ -9,7 +9,6 @@
 #include "tools/json.hpp"
 #include "tools/tune/kda_tune.hpp"
 #include "tune/records.hpp"
-#include "tune/request.hpp"
 
 using namespace kda;
 using kda::test::Json;
