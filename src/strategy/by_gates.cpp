@@ -20,10 +20,13 @@
 #include "problem/problem.hpp"
 #include "problem/shape.hpp"
 #include "strategy/fused_carried.hpp"
+#include "strategy/gates.hpp"
 #include "strategy/guarded.hpp"
 #include "strategy/kept_states.hpp"
 #include "strategy/lengths.hpp"
 #include "strategy/prepared_by.hpp"
+#include "strategy/segments_at_once.hpp"
+#include "strategy/segments_cost.hpp"
 #include "strategy/ways.hpp"
 
 namespace kda::strategy {
@@ -35,33 +38,32 @@ using compose::Launch;
 using compose::Run;
 
 // What the look and the first way's kernel take in other runs: on an H200 3 to 9 us before
-// segments, up to 10 before chains beside prepare, 10 to 20 where those are shorter than 8192
-// tokens (tools/results/log/by_gates.md).
-double look_microseconds(const Problem& problem, int otherwise) {
-  if (otherwise == 3) return 7.0;
-  return mean_length(problem) < 8192 ? 20.0 : 12.0;
+// segments, 8 to 14 before chains beside prepare, of 24 heads 14, 22 and 64 us of 148, 281 and 1100
+// (tools/results/log/by_gates.md).
+double look_microseconds(int otherwise, double other_microseconds) {
+  return otherwise == 3 ? 7.0 : 8.0 + 0.035 * other_microseconds;
+}
+
+abi::segments::Tuning segments_tuning(const Problem& problem, const device::Device& device) {
+  return tunable::tuning_of<abi::segments::Tuning>(segments.defaults(problem, device),
+                                                   abi::segments::tunables);
+}
+
+// What the other way takes where gates forget, of what it is expected to: `segments` knows those
+// that do not.
+double share_of_estimate(const Problem& problem, const device::Device& device, int otherwise) {
+  if (otherwise == 2) return 1.0;
+  const double share = segments_cost::forgetting_share(problem, segments_tuning(problem, device));
+  return share / (1 - kForget * (1 - share));
 }
 
 // And the other way's kernels, the look besides, where gates forget: where `segments` prepares by a
 // block a chunk these may look only to end, 16 thousand of 65536 tokens and 8 heads 45 us.
-double idle_microseconds(const Problem& problem, int otherwise, bool at_once) {
+double idle_microseconds(const Problem& problem, const device::Device& device, int otherwise) {
   const double chunks = static_cast<double>(problem.max_tokens) / abi::factors::chunk;
-  const bool by_chunk = otherwise == 3 && !at_once && chunks / problem.max_sequences >= 1024;
+  const bool by_chunk = otherwise == 3 && chunks / problem.max_sequences >= 1024 &&
+                        !at_once(segments_tuning(problem, device));
   return 8.0 + (by_chunk ? 2.7e-3 * chunks * problem.value_heads : 0.0);
-}
-
-// What the other way takes where gates forget, of what its estimate says: `segments` knows those
-// that do not (8 heads of 8192 tokens take 73 us for 90; of 65536 in segments walked beside prepare
-// 413 for 470), and chains beside prepare take less than expected (16 and 32 heads of 8192 123 and
-// 209 for 138 and 237).
-double share_of_estimate(int otherwise, bool at_once) {
-  return otherwise == 3 && !at_once ? 0.77 : 0.88;
-}
-
-// Whether the other way walks segments beside prepare.
-bool walks_at_once(const Problem& problem, const device::Device& device, int otherwise) {
-  return otherwise == 3 && at_once(tunable::tuning_of<abi::segments::Tuning>(
-                               segments.defaults(problem, device), abi::segments::tunables));
 }
 
 // What of its own a problem that fused serves has in the way; empty: nothing.
@@ -121,15 +123,12 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
   tuning.carries = 2;
   tunable::Values carried = tunable::values_of(tuning, abi::by_gates::tunables);
   if (std::isinf(least)) return values;
-  // Chains take less than their estimate says; what is carried does not.  Within 5% the estimates
-  // do not tell: 32 heads of 8192 tokens, of which that is all the difference on an H100, take an
-  // H200 177 and 257 us carried and 166 and 210 by leads (strong and weak gates).
+  // Within 5% the estimates do not tell: 32 heads of 8192 tokens, of which that is all the
+  // difference on an H100, take an H200 177 and 257 us carried and 166 and 210 by leads (strong and
+  // weak gates).
   constexpr double kSure = 0.95;
-  const double less = tuning.otherwise == 2
-                          ? (1 - share_of_estimate(2, false)) * way_microseconds(2, problem, device)
-                          : 0.0;
   const bool carries =
-      estimate(problem, device, carried) < kSure * (estimate(problem, device, values) - less);
+      estimate(problem, device, carried) < kSure * estimate(problem, device, values);
   return carries ? carried : values;
 }
 
@@ -231,13 +230,13 @@ double estimate(const Problem& problem, const device::Device& device,
   if (!std::isfinite(otherwise)) return otherwise;
   if (tuning.carries > 1) {
     return fused_carried_microseconds(problem, device, tuning.segments) +
-           (keeps_all(problem, tuning.segments) ? 0.0 : look_microseconds(problem, 3));
+           (keeps_all(problem, tuning.segments) ? 0.0 : look_microseconds(3, otherwise));
   }
-  const bool at_once = walks_at_once(problem, device, tuning.otherwise);
   const double forgetting = fused_segments_microseconds(problem, device, tuning.segments) +
-                            idle_microseconds(problem, tuning.otherwise, at_once);
-  const double spared = share_of_estimate(tuning.otherwise, at_once) * otherwise - forgetting;
-  return otherwise + (1 - kForget) * look_microseconds(problem, tuning.otherwise) -
+                            idle_microseconds(problem, device, tuning.otherwise);
+  const double spared =
+      share_of_estimate(problem, device, tuning.otherwise) * otherwise - forgetting;
+  return otherwise + (1 - kForget) * look_microseconds(tuning.otherwise, otherwise) -
          kForget * spared;
 }
 

@@ -198,10 +198,10 @@ Tuning apart_at_once_of(const Problem& problem, const device::Device& device) {
   tuning.load_stages =
       std::min(tuning.load_stages, abi::chunk_wgmma::copies_checkpoints(shape) ? 4 : 6);
   tuning.short_tokens = kShortTokens;
-  // By rings where decodes take more than half as long as the prefill: 256 of them beside 8192
-  // tokens of 16 heads 246 us for 260, of 8 heads 148 for 146 (an H200).
+  // By rings where decodes take more than two thirds as long as the prefill: 256 of them beside
+  // 8192 tokens of 16 heads 246 us for 260, of 8 heads 148 for 146 (an H200).
   const bool much =
-      decodes_microseconds(problem, device) > 0.5 * long_microseconds(problem, device, tuning);
+      decodes_microseconds(problem, device) > 0.67 * long_microseconds(problem, device, tuning);
   tuning.short_by = much && prefers_ring(problem, device) ? 2 : 1;
   return tuning;
 }
@@ -210,7 +210,7 @@ Tuning apart_at_once_of(const Problem& problem, const device::Device& device) {
 // 8 heads as a pack take 206, 215 and 330 us with one every 1024, 256 and 64 tokens (an H200).
 bool sends_by_two(const Problem& problem, const device::Device& device) {
   constexpr int kFew = 256;  // tokens from one to the next
-  return problem.checkpoint_tokens >= kFew && is_measured_pack(problem, device, Tuning{});
+  return problem.checkpoint_tokens >= kFew && memory_hides(device);
 }
 
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is

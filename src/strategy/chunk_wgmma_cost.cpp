@@ -31,43 +31,14 @@ ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
   return {each, most};
 }
 
+bool memory_hides(const device::Device& device) { return device.memory_bandwidth >= 4e12; }
+
 namespace {
 
 // How many times as long a chain's products take of wider keys: 256 chunks of K = 256 205 us on an
 // H100 where K = 128 takes 135.
 double wide_keys(const Problem& problem) {
   return 1.0 + std::max(problem.key_dim - 128, 0) / 256.0;
-}
-
-// Whether factors that have left the L2 come back about as fast as chains want them: from an H200's
-// memory, not from an H100's.
-bool memory_hides(const device::Device& device) { return device.memory_bandwidth >= 4e12; }
-
-// Chains that send checkpoints, of which preparers_of() has measurements: of dense runs alone.  Of
-// K = 64 groups are slower than the model knows: 24 heads with one every 64 tokens 147 us, by 64
-// percent of them 217.
-bool sends_measured(const Problem& problem, const device::Device& device) {
-  return abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem)) && memory_hides(device) &&
-         problem.key_dim > 64 && !problem.varlen;
-}
-
-constexpr int kFewSequences = 2;  // of four and more uneven ones segments take less
-
-}  // namespace
-
-bool is_measured_pack(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  return problem.varlen && problem.max_sequences <= kFewSequences && tuning.short_tokens == 1 &&
-         memory_hides(device) && problem.key_dim > 64 && problem.key_dim <= 128;
-}
-
-namespace {
-
-// Whether K and V are 64 at the most, and an H200 was measured, too: without checkpoints, dense,
-// and packs of as few.
-bool is_measured_small(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  return problem.key_dim <= 64 && problem.value_dim <= 64 && problem.checkpoint_tokens == 0 &&
-         (!problem.varlen || problem.max_sequences <= kFewSequences) && tuning.short_tokens == 1 &&
-         memory_hides(device);
 }
 
 // What checkpoints add to a chain of so many tokens that leaves them in shared memory: 0.31 us each
@@ -80,10 +51,8 @@ double checkpoints_microseconds(const Problem& problem, const device::Device& de
   const abi::Shape shape = problem::shape_of(problem);
   if (!abi::chunk_wgmma::copies_checkpoints(shape)) return 0.0;
   const double bytes = abi::chunk_wgmma::checkpoint_bytes(shape, tuning);
-  const bool few = sends_measured(problem, device) ||
-                   (is_measured_pack(problem, device, tuning) && tuning.warpgroups == 1);
-  const bool beside_few = tuning.stages_at_once > 1 && few;
-  const double each = beside_few ? std::max(2.4e-5 * bytes - 0.235, 0.1) : 0.165 + 4.5e-6 * bytes;
+  const bool beside = tuning.stages_at_once > 1 && tuning.warpgroups == 1 && memory_hides(device);
+  const double each = beside ? std::max(2.4e-5 * bytes - 0.235, 0.1) : 0.165 + 4.5e-6 * bytes;
   return each * checkpoints_of(problem, tokens);
 }
 
@@ -95,12 +64,14 @@ double short_microseconds(const Problem& problem, const Tuning& tuning) {
   return abi::chunk_wgmma::resident_blocks(problem::shape_of(problem), tuning) > 1 ? 2.2 : 3.3;
 }
 
-// The factors, then the chain of chunks of one sequence in waves of blocks or its traffic (measured
-// on an H200).
+// The factors, then the chain of chunks of one sequence in waves of blocks or its traffic: 24 and
+// 64 heads of 8192 tokens take 209 and 431 us by one warpgroup a block, 32, 48 and 64 by two 312,
+// 369 and 438 (an H200).
 double one_by_one_microseconds(const Problem& problem, const device::Device& device,
                                const Tuning& tuning) {
-  const double step = std::max(wide_keys(problem) * (0.1 + 0.011 * tuning.chunk),
-                               by_hand_microseconds(problem, tuning.chunk));
+  const double products = (0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.0 : 1.42);
+  const double step =
+      std::max(wide_keys(problem) * products, by_hand_microseconds(problem, tuning.chunk));
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
   const double waves = std::max(1.0, blocks / std::max(device.multiprocessors, 1));
   const auto one = [&](double tokens) {
@@ -121,44 +92,44 @@ struct AtOnce {
 };
 
 // What a chunk takes a chain of one warpgroup and of two, and groups beside chains of what they
-// take alone; and to what power, times what, the stages' times are added up, as they hinder each
-// other.
+// take alone; and to what power the stages' times are added up, as they hinder each other.
 struct Rates {
-  double one, two, prepare;
-  double power, sum;
+  double one, two;  // microseconds
+  double prepare;
+  double power;
 };
 
-// As measured before rows gave room in the L2.  A pack's rows go by hand: 16 heads of 8192 tokens
-// take 135 us for 126.  So do those of half the columns; with a checkpoint every 512 tokens these
-// take 147 us for 143.
-Rates rates_before(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  const double halves = tuning.columns < 64 && sends_measured(problem, device) ? 1.04 : 1.0;
-  const double rows = problem.varlen ? 1.08 : halves;
-  return {rows * 0.44, rows * 0.73, 0.86, 4.0, 1.05};
+// How many times as long groups take of a pack's rows, which go by hand, and of several sequences
+// not in the order of the chains.  A mixed pack's prefill lies between.
+double packed_rows(const Problem& problem) {
+  if (!problem.varlen) return 1.0;
+  if (is_mixed(problem)) return 1.1;
+  return problem.max_sequences > 2 ? 1.32 : 1.17;
 }
 
-// And what was measured since, an H200: packs of one sequence of 8192 tokens and 8, 12, 24 and 32
-// heads take 117, 118, 172 and 265 us by one warpgroup, 8 and 32 heads by two 194 and 209, where
-// groups take 2.1 us a chunk.  With checkpoints to send the stages hinder each other more: with one
-// every 1024 tokens 8, 12, 16, 24 and 32 heads take 125, 129, 138, 176 and 268 us, 32 by two
-// warpgroups 233.  Of K = V = 64, of which three groups fit, dense 32 and 64 heads take 148 and 368
-// us, 16 heads as a pack 90.
-Rates rates_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
-  if (is_measured_pack(problem, device, tuning)) {
-    const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
-    return {0.40, 0.70, 1.02, copies ? 4.0 : 8.0, 1.02};
+// A fit of 230 times of an H200, 3% off: dense runs of 512 to 131072 tokens and packs of one
+// sequence, 8 to 48 heads, by 72 to 100 percent (tools/results/log/chunk_wgmma.md, "One set of
+// rates").
+Rates rates_of(const Problem& problem) {
+  const double packed = packed_rows(problem);
+  // Of K = 64 three groups fit a multiprocessor, not four.
+  if (problem.key_dim <= 64) return {0.286, 0.42, 1.47 * packed, 5.0};
+  const double prepare = 0.87 * packed;
+  // With checkpoints to send the stages hinder each other more, and two warpgroups have a ring of
+  // four.
+  if (abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem))) {
+    return {0.41, 0.77, prepare, 4.0};
   }
-  if (is_measured_small(problem, device, tuning)) {
-    return {0.29, 0.50, problem.varlen ? 1.93 : 1.51, 8.0, 1.02};
-  }
-  return rates_before(problem, device, tuning);
+  return {0.41, 0.71, prepare, 5.0};
 }
 
 AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
                      std::int64_t chains, const Rates& rates) {
+  // With a checkpoint every 512 tokens half of the columns take 147 us for 143.
+  const double halves = tuning.columns < 64 ? 1.03 : 1.0;
+  const double products = tuning.warpgroups == 1 ? halves * rates.one : rates.two;
   const double step =
-      std::max(wide_keys(problem) * (tuning.warpgroups == 1 ? rates.one : rates.two),
-               by_hand_microseconds(problem, tuning.chunk));
+      std::max(wide_keys(problem) * products, by_hand_microseconds(problem, tuning.chunk));
   const double all = std::max(device.multiprocessors, 1);
   const double left = std::max((all - static_cast<double>(chains)) * tuning.preparers / 100, 1.0);
   const double longest = longest_length(problem);
@@ -167,20 +138,17 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
           rates.prepare * prepare_microseconds(problem, device, tuning.chunk) * all / left};
 }
 
-// Start and first chunk, then the slower of the two; where they are alike each waits for the other
-// now and then.  Dense runs of one warpgroup a block start sooner: 32 heads of 256 tokens take 16.3
-// us for 18.4 of one stage after the other, 4 of 1024 take 23.7 for 24.4.
+// Start and first chunk, sooner of short runs (32 heads of 128, 256 and 512 tokens 11.9, 14.8 and
+// 22.4 us), then the slower of the two; where they are alike each waits for the other now and then.
 double at_once_microseconds(const Problem& problem, const device::Device& device,
-                            const Tuning& tuning, std::int64_t chains) {
-  const Rates rates = rates_of(problem, device, tuning);
+                            const Tuning& tuning, std::int64_t chains, const Rates& rates) {
   AtOnce parts = at_once_parts(problem, device, tuning, chains, rates);
-  if (sends_measured(problem, device) && parts.prepare <= parts.chain) {
-    // Fewer that still keep up make nobody wait (preparers_of).
-    parts.prepare *= tuning.preparers / 100.0;
-  }
-  const double start = problem.varlen || tuning.warpgroups > 1 ? 14.0 : 11.5;
+  // The fewer factors come from an H100's memory the sooner groups are done (preparers_of).
+  if (!memory_hides(device)) parts.prepare *= tuning.preparers / 100.0;
   const double both = std::pow(parts.chain, rates.power) + std::pow(parts.prepare, rates.power);
-  return start + rates.sum * std::pow(both, 1.0 / rates.power);
+  const double length = std::min(usual_length(problem) / 2048, 1.0);
+  const double start = tuning.warpgroups > 1 ? 10.0 + 2.0 * length : 8.0 + 2.5 * length;
+  return start + std::pow(both, 1.0 / rates.power);
 }
 
 // The prefill of a mixed pack, and its decodes beside the chains.  256 decodes beside 8192 tokens
@@ -193,8 +161,7 @@ double apart_microseconds(const Problem& problem, const device::Device& device,
   const double decodes = decodes_microseconds(problem, device);
   if (tuning.stages_at_once > 1) {
     const std::int64_t chains = chain_blocks(problem, device, tuning).of(problem.max_sequences);
-    const AtOnce parts =
-        at_once_parts(prefill, device, tuning, chains, rates_before(prefill, device, tuning));
+    const AtOnce parts = at_once_parts(prefill, device, tuning, chains, rates_of(problem));
     // Decodes begin where prepare has ended.
     return std::max(long_microseconds(problem, device, tuning), 20.0 + parts.prepare + decodes);
   }
@@ -208,59 +175,56 @@ double apart_microseconds(const Problem& problem, const device::Device& device,
 double long_microseconds(const Problem& problem, const device::Device& device,
                          const Tuning& tuning) {
   return at_once_microseconds(longest_alone(problem), device, tuning,
-                              chain_blocks(problem, device, tuning).of(problem.max_sequences));
+                              chain_blocks(problem, device, tuning).of(problem.max_sequences),
+                              rates_of(problem));
 }
 
 // Whether groups bring their next tiles into the L2: what groups gain the chains lose, as both wait
-// for memory.  H = 16, whose chains take 1.6 times as long, 132 us with and 129 without; 12 heads
+// for memory.  H = 16, whose chains take 1.4 times as long, 132 us with and 129 without; 12 heads
 // of 4 x 2048, whose chains wait for prepare, 91 with and 94 without.
-bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning) {
-  tuning.preparers = 100;  // as it was measured
-  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning),
-                                     rates_before(problem, device, tuning));
-  return is_mixed(problem) || parts.chain < 1.5 * parts.prepare;
+bool prepares_ahead(Problem problem, const device::Device& device, Tuning tuning) {
+  if (is_mixed(problem)) return true;
+  tuning.preparers = 100;  // as it was measured, of dense rows
+  const std::int64_t chains = blocks_of(problem, tuning);
+  problem.varlen = false;
+  const AtOnce parts = at_once_parts(problem, device, tuning, chains, rates_of(problem));
+  return parts.chain < 1.35 * parts.prepare;
 }
 
 // Percent of what chains leave that prepares.  Groups that are far ahead of the chains have their
-// factors come from memory and not from the L2, which an H100's bandwidth does not hide: 16 heads
-// of 8192 tokens 155, 152, 140 and 135 us by 100, 86, 72 and 64, 24 heads 188, 173, 189 and 210, 32
-// by two warpgroups 280, 270, 234 and 243 (by one 226, 251, 298 and 329), 40 heads 314, 293, 291
-// and 316, 12 heads of 2048 tokens 39.5, 38.7, 38.6 and 39.5.  An H200's does better: 32 heads 213,
-// 203, 219 and 241 us, of 131072 tokens 3326, 3168, 3563 and 4197, 24 heads 148, 165, 192 and 215.
-// Checkpoints want what memory moves, too, so of those as few prepare as keep up with the chains:
-// an H200 takes 16 heads with one every 64 tokens, by half of the columns, 167, 163 and 178 us by
-// 100, 86 and 72, with one every 1024 147, 140 and 139 by 100, 72 and 64, 24 heads with one every
-// 64 227, 224, 208 and 228 by 100, 86, 72 and 64, but with one every 1024 167 and 199 by 100 and
-// 72.  In mixed packs decodes begin where nobody prepares: a prefill of 8192 tokens and 16 heads
-// beside 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an H100 by 86, 172, 196, 230 and
-// 322 by 100.  Packs of one sequence of 32 heads by two warpgroups 221 and 209 us on an H200 by 86
-// and 100, with a checkpoint every 1024 tokens 233 and 239, 24 heads with those 194 and 176, with
-// one every 64 212 and 220, 16 heads with one every 1024 138 and 140.
-int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning) {
+// factors come from memory and not from the L2, so as few prepare as are done some 10 us before the
+// chains: 16 heads of 8192 tokens take an H200 124, 120 and 126 us by 72, 86 and 100 percent, of
+// 32768 tokens 445, 461 and 484, 32 heads by two warpgroups 203 and 213 by 86 and 100, of 4096
+// tokens 109 and 110.  Checkpoints want what memory moves, too, so of those as few as keep up with
+// the chains: 16 heads with one every 64 tokens take, by half of the columns, 178, 163 and 167 us
+// by 72, 86 and 100, with one every 1024 139, 140 and 147 by 64, 72 and 100, 24 heads with one
+// every 64 208, 224 and 227.  An H100 has less of a memory: 16 heads of 8192 tokens 155, 152, 140
+// and 135 us by 100, 86, 72 and 64, 24 heads 188, 173, 189 and 210, 32 by two warpgroups 280, 270,
+// 234 and 243 (by one 226, 251, 298 and 329), 40 heads 314, 293, 291 and 316, 12 heads of 2048
+// tokens 39.5, 38.7, 38.6 and 39.5.  In mixed packs decodes begin where nobody prepares: a prefill
+// of 8192 tokens and 16 heads beside 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an
+// H100 by 86, 172, 196, 230 and 322 by 100.
+int preparers_of(const Problem& problem, const device::Device& device, Tuning tuning) {
   const bool hides = memory_hides(device);
-  const bool sends = sends_measured(problem, device);
-  const bool pack = is_measured_pack(problem, device, tuning);
   const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
-  if (problem.checkpoint_tokens > 0 && !sends && !(pack && copies)) return 100;
+  // Of K = 64 24 heads with one every 64 tokens take 117 us by all, by 72 percent of them 135.
+  const bool measured = hides && copies && problem.key_dim > 64;
+  if (problem.checkpoint_tokens > 0 && !measured) return 100;
   if (is_mixed(problem)) return hides ? 100 : 86;
-  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning),
-                                     rates_of(problem, device, tuning));
-  const double share = parts.prepare / parts.chain;
-  if (pack || is_measured_small(problem, device, tuning)) {
-    return share >= (copies ? 1.0 : 0.9) ? 100 : 86;
+  tuning.preparers = 100;
+  const AtOnce parts =
+      at_once_parts(problem, device, tuning, blocks_of(problem, tuning), rates_of(problem));
+  if (!hides) {
+    const double share = parts.prepare / parts.chain;
+    if (share >= 1.65) return 100;  // chains wait for every group
+    if (share >= 1.1 || share < 0.55) return 86;
+    return share >= 0.77 ? 72 : 64;
   }
-  if (sends) {
-    // By halves 12 heads take 154 us by 72 percent, 156 by 64.
-    const int least = tuning.columns < 64 ? 72 : 64;
-    for (const int percent : {64, 72, 86}) {
-      if (percent >= least && share <= percent / 100.0) return percent;
-    }
-    return 100;
+  for (const int percent : {72, 86}) {
+    const double late = copies ? (percent < 86 ? 1.05 : 1.15) * parts.chain : parts.chain - 10.0;
+    if (parts.prepare <= late * percent / 100) return percent;
   }
-  if (hides) return share >= 1.0 ? 100 : 86;
-  if (share >= 1.5) return 100;  // chains wait for every group
-  if (share >= 1.0 || share < 0.5) return 86;
-  return share >= 0.7 ? 72 : 64;
+  return 100;
 }
 
 double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning) {
@@ -269,7 +233,8 @@ double microseconds(const Problem& problem, const device::Device& device, const 
   }
   return slower_memory(device) *
          (tuning.stages_at_once > 1
-              ? at_once_microseconds(problem, device, tuning, blocks_of(problem, tuning))
+              ? at_once_microseconds(problem, device, tuning, blocks_of(problem, tuning),
+                                     rates_of(problem))
               : one_by_one_microseconds(problem, device, tuning));
 }
 

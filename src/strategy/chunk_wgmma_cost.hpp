@@ -25,14 +25,14 @@ ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
                          const Tuning& tuning);
 
 // Whether groups beside chains bring their next tiles into the L2.
-bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning);
+bool prepares_ahead(Problem problem, const device::Device& device, Tuning tuning);
 
-// Packs of which an H200 was measured for themselves: the model's rates, preparers_of(), and two
-// warpgroups that send checkpoints.
-bool is_measured_pack(const Problem& problem, const device::Device& device, const Tuning& tuning);
+// Whether factors that have left the L2 come back about as fast as chains want them: from an H200's
+// memory, not from an H100's.
+bool memory_hides(const device::Device& device);
 
 // The default of Tuning::preparers where both stages run at once.
-int preparers_of(const Problem& problem, const device::Device& device, const Tuning& tuning);
+int preparers_of(const Problem& problem, const device::Device& device, Tuning tuning);
 
 // Of a mixed pack's prefill alone, both stages at once beside a stage of short sequences.
 double long_microseconds(const Problem& problem, const device::Device& device,

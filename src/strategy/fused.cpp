@@ -243,14 +243,19 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 }
 
 // What checkpoints add to a part of so many tokens: where they leave by the copy engine 0.56 us
-// each, of boxes of 8 KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3, by teams 0.8
-// (measured on an H200, 64 heads of 8192 tokens, one every 64; 1.0 to 1.4 where they are rarer).
+// each, of boxes of 8 KB a warp, and 0.32 of bf16 states', 4 KB; from registers 1.3, by teams 0.9
+// and a little in each chunk (measured on an H200, 64 heads of 8192 tokens, one every 64; 1.0
+// to 1.4 where they are rarer; by teams 16 heads with one every 1024 and 64 tokens 281 and 388 us
+// for 262).
 double checkpoints_microseconds(const Problem& problem, const Tuning& tuning, double tokens) {
+  if (problem.checkpoint_tokens == 0) return 0.0;
   const abi::Shape shape = problem::shape_of(problem);
-  const bool leaves = abi::fused::layout(shape, tuning.groups).kept != 0;
-  const double stored = abi::fused::by_teams(tuning.groups) ? 0.8 : 1.3;
-  const double each = leaves ? 0.08 + 5.9e-5 * abi::state_box::bytes(shape) : stored;
-  return each * checkpoints_of(problem, tokens);
+  const double stored = checkpoints_of(problem, tokens);
+  if (abi::fused::layout(shape, tuning.groups).kept != 0) {
+    return stored * (0.08 + 5.9e-5 * abi::state_box::bytes(shape));
+  }
+  if (!abi::fused::by_teams(tuning.groups)) return stored * 1.3;
+  return stored * 0.9 + 0.045 * std::ceil(tokens / abi::factors::chunk);
 }
 
 // Microseconds of a pair: a chunk of K = 128, and what a part takes beside its chunks, its state in
@@ -293,7 +298,8 @@ double estimate(const Problem& problem, const device::Device& device,
   if (is_mixed(problem)) {  // the others are as good as nothing but states
     const double long_parts = parts / problem.max_sequences;
     const double prefill = std::ceil(long_parts) * walked(usual_length(problem), 1.0);
-    if (tuning.short_tokens <= 1) return 12.0 + prefill + parts * (costs.part + step);
+    // 6 and 16 decodes and 4096 tokens of 8 heads 154 and 161 us, 16 of 32 heads 187.
+    if (tuning.short_tokens <= 1) return 20.0 + prefill + parts * (costs.part + step);
     const double beside = decodes_beside(std::min(long_parts, 1.0), tuning.short_by) * prefill;
     return 22.0 + prefill + std::max(decodes_microseconds(problem, device) - beside, 0.0);
   }
@@ -310,7 +316,9 @@ double estimate(const Problem& problem, const device::Device& device,
   constexpr double kDiffer = 0.25;
   // What the second stage takes where it finds nothing to do.
   const double idle = tuning.short_tokens > 1 ? 5.0 : 0.0;
-  return 12.0 + idle + std::max(all, walked(longest_length(problem, kDiffer), 1.0) + costs.part);
+  // Of 32 heads of 256, 1024 and 4096 tokens 18, 42 and 137 us.
+  const double start = parts > 1.0 ? 12.0 : 8.0;
+  return start + idle + std::max(all, walked(longest_length(problem, kDiffer), 1.0) + costs.part);
 }
 
 // A pack's short sequences go by a stage of their own where that is expected to be faster, and

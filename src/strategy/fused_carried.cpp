@@ -13,6 +13,7 @@
 #include "problem/shape.hpp"
 #include "strategy/carried_states.hpp"
 #include "strategy/fused.hpp"
+#include "strategy/gates.hpp"
 #include "strategy/lengths.hpp"
 
 namespace kda::strategy {

@@ -21,11 +21,6 @@ bool keeps_all(const Problem& problem, int segments, const Forward& run);
 Result<compose::Recipe> compose_fused_carried(const Problem& problem, const device::Device& device,
                                               int segments);
 
-// The share of runs whose gates are expected to forget within a few chunks: less than one in three,
-// as many as of kda-bench's regimes, since one channel that hardly decays is enough that they do
-// not.
-inline constexpr double kForget = 0.25;
-
 // Expected, where others forget states within some 110 chunks; infinite for shorter segments.
 double fused_carried_microseconds(const Problem& problem, const device::Device& device,
                                   int segments);

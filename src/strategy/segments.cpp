@@ -381,8 +381,8 @@ Result<compose::Recipe> compose_recipe(const Problem& problem, const device::Dev
 
 double estimate(const Problem& problem, const device::Device& device,
                 const tunable::Values& values) {
-  return segments_cost::microseconds(problem, device,
-                                     tunable::tuning_of<Tuning>(values, abi::segments::tunables));
+  return segments_cost::expected_microseconds(
+      problem, device, tunable::tuning_of<Tuning>(values, abi::segments::tunables));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
+#include "strategy/gates.hpp"
 #include "strategy/lengths.hpp"
 #include "strategy/segments_at_once.hpp"
 
@@ -65,6 +66,13 @@ double correct_microseconds(const Problem& problem, const device::Device& device
          moved / (0.8 * device.memory_bandwidth) * 1e6;
 }
 
+// What checkpoints add to segments that end there: 16 and 32 heads of 8192 tokens with one every
+// 1024 take 183 and 345 us for 154 and 277 without, 12 and 24 heads with one every 256 229 and 408
+// for 137 and 259, 16 heads with one every 64 631 (an H200).
+double checkpoints_microseconds(const Problem& problem, const Counts& counts) {
+  return 0.14 * counts.heads * checkpoints_of(problem, mean_length(problem));
+}
+
 // Start and first chunk, then the chains and prepare beside them, which take more than
 // chunk_wgmma's (12, 16 and 24 heads of 131072, 65536 and 131072 tokens 1315, 895 and 2570 us under
 // weak gates), and the states before segments, of which nothing is left after some 110 chunks where
@@ -106,10 +114,23 @@ double microseconds(const Problem& problem, const device::Device& device, const 
   const Counts counts(problem, tuning);
   // What is not cut chunk_wgmma does with less.
   const double start = counts.segments > 1 ? 6.0 : 14.0;
+  const double walked = std::max(walk_microseconds(problem, device, counts, tuning),
+                                 stream_microseconds(problem, device, tuning.chunk));
   return slower_memory(device) * (start + prepare_microseconds(problem, device, tuning.chunk) +
-                                  std::max(walk_microseconds(problem, device, counts, tuning),
-                                           stream_microseconds(problem, device, tuning.chunk)) +
-                                  correct_microseconds(problem, device, counts, tuning));
+                                  walked + correct_microseconds(problem, device, counts, tuning) +
+                                  checkpoints_microseconds(problem, counts));
+}
+
+// 8 heads of 8192 tokens take 73 us for 90; of 65536 walked beside prepare 413 for 470 (an H200).
+double forgetting_share(const Problem& problem, const Tuning& tuning) {
+  if (at_once(tuning)) return 0.88;
+  return Counts(problem, tuning).segments > 1 ? 0.77 : 1.0;
+}
+
+double expected_microseconds(const Problem& problem, const device::Device& device,
+                             const Tuning& tuning) {
+  const double weak = microseconds(problem, device, tuning);
+  return weak * (1 - kForget * (1 - forgetting_share(problem, tuning)));
 }
 
 }  // namespace kda::strategy::segments_cost

@@ -16,4 +16,11 @@ bool keeps_checkpoints(const Problem& problem, const Tuning& tuning);
 // nobody knows when it may be given up (measured on an H200).
 double microseconds(const Problem& problem, const device::Device& device, const Tuning& tuning);
 
+// The share of that which runs take whose gates forget.
+double forgetting_share(const Problem& problem, const Tuning& tuning);
+
+// The mean of what is expected of gates (gates.hpp).
+double expected_microseconds(const Problem& problem, const device::Device& device,
+                             const Tuning& tuning);
+
 }  // namespace kda::strategy::segments_cost
