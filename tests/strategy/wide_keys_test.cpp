@@ -170,7 +170,8 @@ TEST_CASE("what registers have no room for is refused", "[strategy]") {
   CHECK_THAT(refusal("H=4 K=256 V=64 qkv=f16"), contains("key_dim is 256 with f16"));
   CHECK_THAT(refusal("H=4 K=200 V=64 wy=32"), contains("key_dim is 200 with w and u"));
   CHECK_THAT(refusal("H=4 K=256 V=128", "warpgroups=2"), contains("warpgroups=1 chunk=32 does"));
-  CHECK_THAT(refusal("H=4 K=192 V=128", "chunk=64 stages_at_once=1 preparers=100"), contains("chunk=32 does"));
+  CHECK_THAT(refusal("H=4 K=192 V=128", "chunk=64 stages_at_once=1 preparers=100"),
+             contains("chunk=32 does"));
   CHECK_THAT(refusal("H=4 K=32 V=128"), contains("33 to 256 are served"));
 }
 

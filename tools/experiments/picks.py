@@ -97,7 +97,10 @@ def pick_of(bench, problem, repeats):
 
 
 def table(picks):
-    lines = ["| problem | chosen | us | best tried | us | chosen / best |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| problem | chosen | us | best tried | us | chosen / best |",
+        "|---|---|---|---|---|---|",
+    ]
     for pick in picks:
         best = "the same" if pick["best"] == pick["chosen"] else pick["best"]
         share = pick["us"] / pick["best_us"]
