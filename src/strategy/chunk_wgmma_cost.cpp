@@ -107,20 +107,22 @@ double packed_rows(const Problem& problem) {
   return problem.max_sequences > 2 ? 1.32 : 1.17;
 }
 
-// A fit of 230 times of an H200, 3% off: dense runs of 512 to 131072 tokens and packs of one
+// A fit of 240 times of an H200, 3% off: dense runs of 512 to 131072 tokens and packs of one
 // sequence, 8 to 48 heads, by 72 to 100 percent (tools/results/log/chunk_wgmma.md, "One set of
 // rates").
 Rates rates_of(const Problem& problem) {
   const double packed = packed_rows(problem);
   // Of K = 64 three groups fit a multiprocessor, not four.
-  if (problem.key_dim <= 64) return {0.286, 0.42, 1.47 * packed, 5.0};
-  const double prepare = 0.87 * packed;
+  if (problem.key_dim <= 64) {
+    return {.one = 0.286, .two = 0.42, .prepare = 1.47 * packed, .power = 5.0};
+  }
   // With checkpoints to send the stages hinder each other more, and two warpgroups have a ring of
   // four.
-  if (abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem))) {
-    return {0.41, 0.77, prepare, 4.0};
-  }
-  return {0.41, 0.71, prepare, 5.0};
+  const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
+  return {.one = 0.41,
+          .two = copies ? 0.77 : 0.71,
+          .prepare = 0.87 * packed,
+          .power = copies ? 4.0 : 5.0};
 }
 
 AtOnce at_once_parts(const Problem& problem, const device::Device& device, const Tuning& tuning,
