@@ -67,7 +67,7 @@ constexpr Variable variables[] = {
     {"KDA_LOG",
      "messages to stderr: trace, debug, info, warn (that a cache cannot be written, say), error or "
      "off",
-     "off", word(kLogWords)},
+     "off; of kda-tune and kda-bench warn", word(kLogWords)},
     {"CUDA_HOME", "a CUDA toolkit to find libnvrtc in", "unset"},
     {"CUDA_PATH", "the same, after CUDA_HOME", "unset"},
     {"VIRTUAL_ENV", "a Python environment whose nvidia packages may hold libnvrtc", "unset"},

@@ -1,5 +1,7 @@
 #include "kda/status.hpp"
 
+#include "base/lazy.hpp"
+
 namespace kda {
 
 const char* name_of(Code code) noexcept {
@@ -23,8 +25,8 @@ const char* name_of(Code code) noexcept {
 }
 
 const std::string& Status::message() const noexcept {
-  static const std::string empty;
-  return message_ ? *message_ : empty;
+  static constinit base::Lazy<const std::string> empty;
+  return message_ ? *message_ : empty.get();
 }
 
 }  // namespace kda

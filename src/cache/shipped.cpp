@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/fork.hpp"
+#include "base/lazy.hpp"
 
 namespace kda::cache {
 namespace {
@@ -16,8 +17,8 @@ struct Linked {
 };
 
 Linked& linked() {
-  static auto* linked = new Linked;  // leaked: filled before main, used during exit
-  return *linked;
+  static constinit base::Lazy<Linked> of_process;  // filled before main, used during exit
+  return of_process.get();
 }
 
 }  // namespace

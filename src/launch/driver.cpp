@@ -27,6 +27,7 @@ struct State {
   Driver table;
   std::optional<Status> failure;
   FindSymbol replacement = nullptr;
+  bool watches_forks = false;
 };
 
 State& state() {
@@ -146,8 +147,9 @@ Result<const Driver*> open_once() {
   const std::lock_guard lock(to.mutex);
   if (const Driver* table = to.ready.load()) return table;
   if (!to.failure) {
-    static const int registered = ::pthread_atfork(nullptr, nullptr, forget_in_child);
-    (void)registered;
+    if (!to.watches_forks) {
+      to.watches_forks = ::pthread_atfork(nullptr, nullptr, forget_in_child) == 0;
+    }
     to.failure = open(to);
     if (to.failure->ok()) {
       to.failure.reset();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/digest.hpp"
+#include "base/lazy.hpp"
 #include "launch/context.hpp"
 #include "launch/driver.hpp"
 #include "launch/relaxed_capture.hpp"
@@ -122,24 +123,30 @@ class Module::Library {
 
 namespace {
 
+template <class Library>
+struct Loaded {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<Library>> libraries;  // by their cubins' digests
+};
+
 // Of the cubin, loaded once a process.
 template <class Library>
 Result<std::shared_ptr<Library>> shared_library(const Driver& driver, const std::string& cubin) {
-  static auto* mutex = new std::mutex;  // leaked, as the map: plans may outlive main
-  static auto* libraries = new std::map<std::string, std::weak_ptr<Library>>;
+  static constinit base::Lazy<Loaded<Library>> of_process;  // plans may outlive main
+  Loaded<Library>& from = of_process.get();
   const std::string digest = base::digest(cubin);
-  const std::lock_guard lock(*mutex);
-  if (std::shared_ptr<Library> loaded = (*libraries)[digest].lock()) return loaded;
+  const std::lock_guard lock(from.mutex);
+  if (std::shared_ptr<Library> loaded = from.libraries[digest].lock()) return loaded;
   CUlibrary library = nullptr;
   if (Status status = check(
           driver.LibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
           "cuLibraryLoadData");
       !status) {
-    libraries->erase(digest);
+    from.libraries.erase(digest);
     return status;
   }
   auto loaded = std::make_shared<Library>(library);
-  (*libraries)[digest] = loaded;
+  from.libraries[digest] = loaded;
   return loaded;
 }
 

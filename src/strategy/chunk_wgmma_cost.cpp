@@ -195,17 +195,11 @@ bool prepares_ahead(Problem problem, const device::Device& device, Tuning tuning
 
 // Percent of what chains leave that prepares.  Groups that are far ahead of the chains have their
 // factors come from memory and not from the L2, so as few prepare as are done some 10 us before the
-// chains: 16 heads of 8192 tokens take an H200 124, 120 and 126 us by 72, 86 and 100 percent, of
-// 32768 tokens 445, 461 and 484, 32 heads by two warpgroups 203 and 213 by 86 and 100, of 4096
-// tokens 109 and 110.  Checkpoints want what memory moves, too, so of those as few as keep up with
-// the chains: 16 heads with one every 64 tokens take, by half of the columns, 178, 163 and 167 us
-// by 72, 86 and 100, with one every 1024 139, 140 and 147 by 64, 72 and 100, 24 heads with one
-// every 64 208, 224 and 227.  An H100 has less of a memory: 16 heads of 8192 tokens 155, 152, 140
-// and 135 us by 100, 86, 72 and 64, 24 heads 188, 173, 189 and 210, 32 by two warpgroups 280, 270,
-// 234 and 243 (by one 226, 251, 298 and 329), 40 heads 314, 293, 291 and 316, 12 heads of 2048
-// tokens 39.5, 38.7, 38.6 and 39.5.  In mixed packs decodes begin where nobody prepares: a prefill
-// of 8192 tokens and 16 heads beside 32, 64, 128 and 256 of them 168, 191, 226 and 317 us on an
-// H100 by 86, 172, 196, 230 and 322 by 100.
+// chains: 32 heads of 8192 tokens take an H200 203 and 213 us by 86 and 100.  Checkpoints want what
+// memory moves, too, so of those as few as keep up: 24 heads with one every 64 and 256 tokens take
+// 208 and 201 us by 72, 224 and 173 by 86, 227 and 185 by 100.  An H100 has less of a memory: 16
+// and 24 heads take 135 and 210 us by 64, 140 and 189 by 72, 152 and 173 by 86, 155 and 188 by 100.
+// In mixed packs decodes begin where nobody prepares.  tools/results/log/chunk_wgmma.md has more.
 int preparers_of(const Problem& problem, const device::Device& device, Tuning tuning) {
   const bool hides = memory_hides(device);
   const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
@@ -223,8 +217,9 @@ int preparers_of(const Problem& problem, const device::Device& device, Tuning tu
     return share >= 0.77 ? 72 : 64;
   }
   for (const int percent : {72, 86}) {
-    const double late = copies ? (percent < 86 ? 1.05 : 1.15) * parts.chain : parts.chain - 10.0;
-    if (parts.prepare <= late * percent / 100) return percent;
+    const double later = percent < 86 ? 1.05 : problem.varlen ? 1.15 : 1.25;
+    const double end = copies ? later * parts.chain : parts.chain - 10.0;
+    if (parts.prepare <= end * percent / 100) return percent;
   }
   return 100;
 }

@@ -202,6 +202,7 @@ TEST_CASE("runs are planned by what an H200 takes", "[strategy]") {
         Row{"T=8192 H=16 K=64 V=128", "preparers=100", 88},
         Row{"pool=1 checkpoint=256 T=8192 H=40", "warpgroups=2 load_stages=4 stages_at_once=2",
             270},
+        Row{"pool=1 checkpoint=256 T=8192 H=24", "columns=64 preparers=86", 173},
         Row{"pool=1 checkpoint=1024 T=8192 H=16", "columns=64 preparers=72", 140}}) {
     check(dense, row);
   }

@@ -26,7 +26,7 @@ for way in ways:
         rows.append({{"strategy": way, "tuning": "", "gpu_us": None, "status": "unsupported: no"}})
         continue
     us = times[way] + (20 if "warpgroups=2" in tunings[0] else 0)
-    row = {{"strategy": way, "tuning": tunings[0], "status": status}}
+    row = {{"strategy": way, "tuning": tunings[0], "status": status, "regime": "weak"}}
     rows.append({{**row, "gpu_us": {{"median": us}}}})
 if "silent" in sys.argv[1]:
     sys.exit("no device")
@@ -54,6 +54,7 @@ class Picks(unittest.TestCase):
             self.assertEqual((row["chosen"], row["us"]), ("chosen", 110.0))
             self.assertTrue(row["best"].startswith("chunk_wgmma stages_at_once=2 warpgroups=1"))
             self.assertEqual(row["best_us"], 100.0)
+            self.assertEqual((row["regime"], row["status"]), ("weak", "ok"))
             self.assertEqual(row["tried"], 1 + 2 + 3)  # of four ways two serve
         self.assertIn("| 100.0 | 1.10 |", text)
         self.assertIn("0 of 2 within 5%", text)

@@ -42,6 +42,9 @@ PROBLEMS = [
     "pool=1 H=16 seqlens=4x2048",
 ]
 
+# What makes a row one to doubt or to repeat, of the row of what is chosen.
+WHOSE = ("regime", "status", "device", "driver", "nvrtc", "version", "commit", "date", "command")
+
 AT_ONCE = "stages_at_once=2 warpgroups={} preparers={}"
 WAYS = [
     ["--strategy=" + name for name in ("fused", "segments", "by_lengths", "by_gates")],
@@ -91,8 +94,7 @@ def pick_of(bench, problem, repeats):
         "best": name_of(best),
         "best_us": round(best["gpu_us"]["median"], 1),
         "tried": 1 + len(others),
-        "device": own.get("device", ""),
-        "commit": own.get("commit", ""),
+        **{key: own.get(key, "") for key in WHOSE},
     }
 
 
