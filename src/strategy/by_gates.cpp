@@ -44,26 +44,26 @@ double look_microseconds(int otherwise, double other_microseconds) {
   return otherwise == 3 ? 7.0 : 8.0 + 0.035 * other_microseconds;
 }
 
-abi::segments::Tuning segments_tuning(const Problem& problem, const device::Device& device) {
-  return tunable::tuning_of<abi::segments::Tuning>(segments.defaults(problem, device),
-                                                   abi::segments::tunables);
-}
-
-// What the other way takes where gates forget, of what it is expected to: `segments` knows those
-// that do not.
-double share_of_estimate(const Problem& problem, const device::Device& device, int otherwise) {
-  if (otherwise == 2) return 1.0;
-  const double share = segments_cost::forgetting_share(problem, segments_tuning(problem, device));
-  return share / (1 - kForget * (1 - share));
-}
-
-// And the other way's kernels, the look besides, where gates forget: where `segments` prepares by a
-// block a chunk these may look only to end, 16 thousand of 65536 tokens and 8 heads 45 us.
-double idle_microseconds(const Problem& problem, const device::Device& device, int otherwise) {
+// Where gates forget: what the other way takes of what it is expected to, as `segments` knows gates
+// that do, and its kernels, the look besides, where they find nothing to do.  Where `segments`
+// prepares by a block a chunk these may look only to end, 16 thousand of 65536 tokens and 8 heads
+// 45 us.
+struct Forgetting {
+  double share = 1.0;
+  double idle = 8.0;  // microseconds
+};
+Forgetting where_gates_forget(const Problem& problem, const device::Device& device, int otherwise) {
+  if (otherwise != 3) return {};
+  const auto tuning = tunable::tuning_of<abi::segments::Tuning>(segments.defaults(problem, device),
+                                                                abi::segments::tunables);
+  Forgetting there;
+  const double share = segments_cost::forgetting_share(problem, tuning);
+  there.share = share / (1 - kForget * (1 - share));
   const double chunks = static_cast<double>(problem.max_tokens) / abi::factors::chunk;
-  const bool by_chunk = otherwise == 3 && chunks / problem.max_sequences >= 1024 &&
-                        !at_once(segments_tuning(problem, device));
-  return 8.0 + (by_chunk ? 2.7e-3 * chunks * problem.value_heads : 0.0);
+  if (!at_once(tuning) && chunks / problem.max_sequences >= 1024) {
+    there.idle += 2.7e-3 * chunks * problem.value_heads;
+  }
+  return there;
 }
 
 // What of its own a problem that fused serves has in the way; empty: nothing.
@@ -232,10 +232,10 @@ double estimate(const Problem& problem, const device::Device& device,
     return fused_carried_microseconds(problem, device, tuning.segments) +
            (keeps_all(problem, tuning.segments) ? 0.0 : look_microseconds(3, otherwise));
   }
-  const double forgetting = fused_segments_microseconds(problem, device, tuning.segments) +
-                            idle_microseconds(problem, device, tuning.otherwise);
-  const double spared =
-      share_of_estimate(problem, device, tuning.otherwise) * otherwise - forgetting;
+  const Forgetting there = where_gates_forget(problem, device, tuning.otherwise);
+  const double forgetting =
+      fused_segments_microseconds(problem, device, tuning.segments) + there.idle;
+  const double spared = there.share * otherwise - forgetting;
   return otherwise + (1 - kForget) * look_microseconds(tuning.otherwise, otherwise) -
          kForget * spared;
 }

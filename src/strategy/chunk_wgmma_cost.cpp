@@ -184,12 +184,12 @@ double long_microseconds(const Problem& problem, const device::Device& device,
 // Whether groups bring their next tiles into the L2: what groups gain the chains lose, as both wait
 // for memory.  H = 16, whose chains take 1.4 times as long, 132 us with and 129 without; 12 heads
 // of 4 x 2048, whose chains wait for prepare, 91 with and 94 without.
-bool prepares_ahead(Problem problem, const device::Device& device, Tuning tuning) {
+bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning) {
   if (is_mixed(problem)) return true;
   tuning.preparers = 100;  // as it was measured, of dense rows
-  const std::int64_t chains = blocks_of(problem, tuning);
-  problem.varlen = false;
-  const AtOnce parts = at_once_parts(problem, device, tuning, chains, rates_of(problem));
+  Rates rates = rates_of(problem);
+  rates.prepare /= packed_rows(problem);
+  const AtOnce parts = at_once_parts(problem, device, tuning, blocks_of(problem, tuning), rates);
   return parts.chain < 1.35 * parts.prepare;
 }
 

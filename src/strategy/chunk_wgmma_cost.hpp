@@ -25,7 +25,7 @@ ChainBlocks chain_blocks(const Problem& problem, const device::Device& device,
                          const Tuning& tuning);
 
 // Whether groups beside chains bring their next tiles into the L2.
-bool prepares_ahead(Problem problem, const device::Device& device, Tuning tuning);
+bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning tuning);
 
 // Whether factors that have left the L2 come back about as fast as chains want them: from an H200's
 // memory, not from an H100's.

@@ -19,7 +19,8 @@ double microseconds(const Problem& problem, const device::Device& device, const 
 // The share of that which runs take whose gates forget.
 double forgetting_share(const Problem& problem, const Tuning& tuning);
 
-// The mean of what is expected of gates (gates.hpp).
+// The mean of runs whose gates forget and of those whose do not, as often as gates.hpp expects
+// them.
 double expected_microseconds(const Problem& problem, const device::Device& device,
                              const Tuning& tuning);
 

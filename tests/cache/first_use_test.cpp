@@ -10,7 +10,6 @@
 
 #include "cache/cache.hpp"
 #include "cache/shipped.hpp"
-#include "kda/status.hpp"
 #include "support/catch.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
@@ -25,8 +24,7 @@ struct Use {
 };
 
 constexpr Use kUses[] = {{"linked bundles", [] { (void)kda::cache::linked_bundles(); }},
-                         {"the cache", [] { (void)kda::cache::shared_cache(""); }},
-                         {"a message", [] { (void)kda::Status().message(); }}};
+                         {"the cache", [] { (void)kda::cache::shared_cache(""); }}};
 
 std::atomic<void (*)()> during_fork{nullptr};
 

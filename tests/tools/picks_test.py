@@ -19,7 +19,9 @@ path = next(word for word in sys.argv if word.startswith("--json="))[7:]
 ways = [word[11:] for word in sys.argv if word.startswith("--strategy=")] or ["chosen"]
 tunings = [word[9:] for word in sys.argv if word.startswith("--tuning=")] or [""]
 times = {{"chosen": 110.0, "fused": 264.0, "segments": 126.5, "chunk_wgmma": 100.0}}
-status = "wrong: o is off" if "wrong" in sys.argv[1] and "fused" in ways else "ok"
+status = "WRONG: o is off" if "wrong" in sys.argv[1] and "fused" in ways else "ok"
+if "failing" in sys.argv[1] and "fused" in ways:
+    status = "device_error: it did not start"
 rows = []
 for way in ways:
     if way not in times:
@@ -27,7 +29,9 @@ for way in ways:
         continue
     us = times[way] + (20 if "warpgroups=2" in tunings[0] else 0)
     row = {{"strategy": way, "tuning": tunings[0], "status": status, "regime": "weak"}}
-    rows.append({{**row, "gpu_us": {{"median": us}}}})
+    if not status.startswith("device_error"):
+        row["gpu_us"] = {{"median": us}}
+    rows.append(row)
 if "silent" in sys.argv[1]:
     sys.exit("no device")
 with open(path, "w", encoding="utf-8") as file:
@@ -60,7 +64,11 @@ class Picks(unittest.TestCase):
         self.assertIn("0 of 2 within 5%", text)
 
     def test_wrong_answers_and_failures_end_it(self):
-        for problem, word in (("wrong T=8", "o is off"), ("silent T=8", "no device")):
+        for problem, word in (
+            ("wrong T=8", "o is off"),
+            ("failing T=8", "did not start"),
+            ("silent T=8", "no device"),
+        ):
             with self.assertRaises(SystemExit) as ended:
                 self.said(problem)
             self.assertIn(word, str(ended.exception))
