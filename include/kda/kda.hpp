@@ -73,11 +73,11 @@ struct Problem {
   bool beta_at_most_one = false;
   bool l2norm_qk = true;  // divide each row of q and k by sqrt(sum of squares + 1e-6)
   // Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and,
-  // but for zeros, no shorter than 1/16; rows of q, and those times the scale, are 1/64 to 1024
-  // long, or zeros.  A promise as beta_at_most_one, with the same use; where a row breaks it, o and
-  // the final state are right or NaN as there, by strategy.  In f16 strategies of chunks have room
-  // for a q k beta of 63, without a promise of 255, and beyond o is infinite or NaN; recurrent has
-  // no such end.
+  // but for zeros, no shorter than 1/16; rows of q, and those times a scale of 1/32 or more, are
+  // 1/64 to 1024 long, or zeros.  A promise as beta_at_most_one, with the same use; where a row
+  // breaks it, o and the final state are right or NaN as there, by strategy.  In f16 strategies of
+  // chunks have room for a q k beta of 63, without a promise of 255, and beyond o is infinite or
+  // NaN; recurrent has no such end.
   bool qk_normalized = false;
   float scale = 0.0F;  // multiplies q; 0 means 1 / sqrt(K)
 

@@ -141,6 +141,10 @@ void Store::sweep_after(std::size_t bytes) {
   if (since < static_cast<std::size_t>(cap / 20)) return;
   unswept_ = 0;
   const Swept swept = sweep(root_, cap, cap / 5 * 4);
+  if (!swept.distrusted.empty()) {
+    warn_once(warned_sweep_, fmt::format("cache: {} is not kept within KDA_CACHE_MAX_SIZE: {}",
+                                         root_, swept.distrusted));
+  }
   if (swept.entries + swept.leftovers > 0) {
     log::info(fmt::format("cache: {} entries and {} leftovers of {} went; {} bytes are left",
                           swept.entries, swept.leftovers, root_, swept.kept_bytes));

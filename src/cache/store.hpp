@@ -46,6 +46,7 @@ class Store {
   std::atomic<bool> warned_bad_{false};
   std::atomic<bool> warned_read_{false};
   std::atomic<bool> warned_write_{false};
+  std::atomic<bool> warned_sweep_{false};
 };
 
 }  // namespace kda::cache

@@ -69,7 +69,8 @@ Swept sweep(const std::string& root, std::int64_t cap, std::int64_t target,
   const Layout at(root);
   // Whoever may write a folder there may change it for a link between a look and a removal.
   for (const char* folder : {"/v1", "/wisdom", "/wisdom/v1"}) {
-    if (!base::distrust(root + folder).empty()) return swept;
+    swept.distrusted = base::distrust(root + folder);
+    if (!swept.distrusted.empty()) return swept;
   }
   file::Lock lock;  // where it cannot be had for another reason, as on filesystems without locks
   if (file::make_directories(at.locks()) == 0 && file::locks_work(at.locks()) &&

@@ -13,6 +13,7 @@ struct Swept {
   std::size_t leftovers = 0;           // half-written files and damaged entries that went
   std::size_t kept_bytes = 0;
   bool busy = false;  // another process was at it: nothing was done
+  std::string distrusted;  // why nothing was done as others may write a folder of it; else empty
 };
 
 // How recently an entry was used is its own time of change, which hits renew, hourly at most (a

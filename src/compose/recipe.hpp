@@ -53,6 +53,9 @@ struct Stage {
   std::string file;     // "chunk/prepare.cu", looked up in the family's folder, then its fallback
   std::string entry;    // "kda_chunk_prepare", extern "C"; takes one Args by value
   std::string prelude;  // "#define KDA_SHAPE {...}\n#define KDA_TUNING {...}\n"
+  // Preludes by which it has more registers and is launched alike: where it spills the first that
+  // does not is taken, or the last.
+  std::vector<std::string> roomier;
   unsigned threads = 0;
   std::size_t shared_bytes = 0;  // dynamic
   unsigned cluster = 1;          // CTAs a cluster, along x

@@ -9,6 +9,8 @@
 namespace kda::device {
 namespace {
 
+constexpr double kUnsaidBandwidth = 5e11;  // bytes a second, where the driver names none
+
 int ordinal_in_use(const launch::Driver& driver) {
   CUcontext current = nullptr;
   CUdevice device = 0;
@@ -67,7 +69,7 @@ Result<Device> query(int ordinal) {
   };
   const auto get = [&](CUdevice_attribute which) { return attribute(driver, device, which); };
   const auto bytes = [](int value) { return static_cast<std::size_t>(value); };
-  // Kilohertz and bits; memory sends twice a clock.
+  // Kilohertz and bits; memory sends twice a clock.  Some devices say neither.
   const double clock = 1e3 * get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
   const double bus_bytes = get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8.0;
   Device answer{
@@ -80,7 +82,7 @@ Result<Device> query(int ordinal) {
       .shared_per_multiprocessor =
           bytes(need(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)),
       .l2_bytes = bytes(get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)),
-      .memory_bandwidth = 2 * clock * bus_bytes};
+      .memory_bandwidth = clock * bus_bytes > 0 ? 2 * clock * bus_bytes : kUnsaidBandwidth};
   if (!status) return status;
   return answer;
 }

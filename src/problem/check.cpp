@@ -204,6 +204,18 @@ Status check_aliases(const Problem& p, const Forward& f) {
         {"q", f.q}, {"k", f.k},       {"v", f.v},
         {"g", f.g}, {"beta", f.beta}, {"initial_state", f.initial_state},
     };
+    for (const auto& [name, data] : {std::pair{"w", f.w}, {"u", f.u}}) {
+      if (data == nullptr) continue;
+      for (const auto& [other, read] : inputs) {
+        if (data == read) {
+          return refuse_argument("{} and {} are the same memory; outputs need their own", name,
+                                 other);
+        }
+      }
+      if (data == f.o || data == f.final_state || (data == f.w && data == f.u)) {
+        return refuse_argument("{} and another output are the same memory", name);
+      }
+    }
     const void* const state = f.final_state == f.initial_state ? nullptr : f.final_state;
     for (const auto& [name, data] : inputs) {
       if (f.o == data)

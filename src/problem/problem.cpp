@@ -206,6 +206,8 @@ Result<Problem> complete(const Problem& problem) {
                            check_wy, check_committed}) {
     if (Status status = check(p); !status) return status;
   }
+  // A NaN that nobody reads would make the problem differ from itself.
+  if (!std::isfinite(p.lower_bound)) p.lower_bound = Problem{}.lower_bound;
   // Known of what the kernels do themselves: the same kernels.
   if (p.beta_is_logit) p.beta_at_most_one = false;
   if (p.l2norm_qk) p.qk_normalized = false;

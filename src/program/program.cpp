@@ -21,6 +21,7 @@ namespace {
 struct Ready {
   std::string path;
   cache::Found found;
+  std::size_t spilt = 0;  // of the stage's preludes
 };
 
 Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stage,
@@ -77,20 +78,19 @@ Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& st
                          const device::Device& device, cache::Cache& cache) {
   if (stage.shared_bytes > device.shared_per_block)
     return too_much_shared(recipe, stage, 0, device);
-  Result<Unit> unit = portable_unit_of(stage, device);
-  if (!unit) return unit.status();
-  const Result<cache::Found> found = find_or_compile(*unit, cache);
-  if (!found) return found.status();
-  const auto fixed = static_cast<std::size_t>(found->entry->resources.static_shared_bytes);
-  if (fixed + stage.shared_bytes > device.shared_per_block) {
-    return too_much_shared(recipe, stage, fixed, device);
+  for (std::size_t spilt = 0;; ++spilt) {
+    Result<Unit> unit = portable_unit_of(after(stage, spilt), device);
+    if (!unit) return unit.status();
+    const Result<cache::Found> found = find_or_compile(*unit, cache);
+    if (!found) return found.status();
+    const auto fixed = static_cast<std::size_t>(found->entry->resources.static_shared_bytes);
+    if (fixed + stage.shared_bytes > device.shared_per_block) {
+      return too_much_shared(recipe, stage, fixed, device);
+    }
+    if (found->entry->resources.spill_bytes == 0 || spilt == stage.roomier.size()) {
+      return Ready{std::move(unit->path), *found, spilt};
+    }
   }
-  return Ready{std::move(unit->path), *found};
-}
-
-unsigned default_threads() {
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  return static_cast<unsigned>(base::env::integer("KDA_JIT_THREADS", cores));
 }
 
 // work(0), ..., work(count - 1), which throw nothing, each once, on at most `threads` threads, this
@@ -123,6 +123,10 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
     Ready& from = **ready[i];
     Kernel kernel;
     kernel.stage = std::move(recipe.stages[i]);
+    for (std::size_t spilt = 0; spilt < from.spilt; ++spilt) {
+      kernel.spilt.push_back(after(kernel.stage, spilt).prelude);
+    }
+    kernel.stage = after(std::move(kernel.stage), from.spilt);
     kernel.path = std::move(from.path);
     kernel.resources = from.found.entry->resources;
     kernel.origin = from.found.origin;
@@ -141,6 +145,17 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
 }
 
 }  // namespace
+
+compose::Stage after(compose::Stage stage, std::size_t spilt) {
+  if (spilt > 0) stage.prelude = stage.roomier[spilt - 1];
+  stage.roomier.erase(stage.roomier.begin(), stage.roomier.begin() + static_cast<long>(spilt));
+  return stage;
+}
+
+unsigned default_threads() {
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  return static_cast<unsigned>(base::env::integer("KDA_JIT_THREADS", cores));
+}
 
 Result<cache::Entry> compile_unit(const Unit& unit, const cache::Cache& cache) {
   if (!may_compile()) return not_compiled(unit, cache);

@@ -16,8 +16,9 @@
 namespace kda::program {
 
 struct Kernel {
-  compose::Stage stage;
-  std::string path;  // the template that served
+  compose::Stage stage;            // by the prelude that was taken
+  std::vector<std::string> spilt;  // those that were not
+  std::string path;                // the template that served
   compile::Resources resources;
   cache::Origin origin;
   launch::Module module;  // empty when the device is only named
@@ -29,7 +30,13 @@ struct Program {
   std::shared_ptr<launch::GraphPool> graphs;  // of all kernels at once; null: one by one
 };
 
-// Finds or compiles every stage, at most `threads` at once (0: as many as cores), and loads them
+// The stage once so many of its preludes have spilt.
+compose::Stage after(compose::Stage stage, std::size_t spilt);
+
+// Threads that compile where nobody says how many: KDA_JIT_THREADS, or as many as cores.
+unsigned default_threads();
+
+// Finds or compiles every stage, at most `threads` at once (0: default_threads()), and loads them
 // when the device is present.  Refuses kernels whose shared memory the device cannot give.
 Result<Program> build(compose::Recipe recipe, const device::Device& device, cache::Cache& cache,
                       unsigned threads = 0);
@@ -57,6 +64,8 @@ Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device);
 // what is missing, which may open NVRTC.
 Result<Unit> portable_unit_of(const compose::Stage& stage, const device::Device& device);
 Status add_compiler(Unit& unit);
+// With a compiler in the key where this machine has one, as to tell what there is needs none.
+Result<Unit> unit_at_hand(const compose::Stage& stage, const device::Device& device);
 
 // Fails with compile_failed, under KDA_JIT=off too.
 Result<cache::Entry> compile_unit(const Unit& unit, const cache::Cache& cache);

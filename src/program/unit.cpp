@@ -60,4 +60,10 @@ Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device) 
   return unit;
 }
 
+Result<Unit> unit_at_hand(const compose::Stage& stage, const device::Device& device) {
+  Result<Unit> unit = portable_unit_of(stage, device);
+  if (unit) (void)add_compiler(*unit);
+  return unit;
+}
+
 }  // namespace kda::program

@@ -14,6 +14,18 @@ constexpr float kStrongestBound = -100.0F;
 constexpr float kStrongestSlab = -119.0F / (16 * std::numbers::log2e_v<float>);  // a token's, 5.15
 constexpr float kWeakestSlab = -1e-6F;  // whose inverse the kernels take
 constexpr float kScales = 1024.0F;
+// Rows of q that come normalised must be at least abi::factors::least_query long times the scale,
+// which slabs multiply into them: by smaller ones unit rows would break the promise.
+constexpr float kLeastScaleAsGiven = 2 * abi::factors::least_query;
+
+float least_scale(const Problem& problem) {
+  return problem.l2norm_qk ? 1 / kScales : kLeastScaleAsGiven;
+}
+
+bool is_slabs_bound(float bound) { return bound <= kWeakestSlab && bound >= kStrongestSlab; }
+bool is_slabs_scale(const Problem& problem) {
+  return problem.scale >= least_scale(problem) && problem.scale <= kScales;
+}
 
 const char* name_of(DType type) { return abi::dtypes[static_cast<int>(type)].name; }
 
@@ -58,8 +70,7 @@ std::string why_not_by_group(const Problem& problem, const device::Device& devic
 
 bool makes_slabs(const Problem& problem) {
   return problem.gate == Gate::bounded && problem.gate_type != DType::f32 &&
-         problem.lower_bound <= kWeakestSlab && problem.lower_bound >= kStrongestSlab &&
-         problem.scale >= 1 / kScales && problem.scale <= kScales;
+         is_slabs_bound(problem.lower_bound) && is_slabs_scale(problem);
 }
 
 std::string why_not_slabs(const Problem& problem) {
@@ -70,7 +81,21 @@ std::string why_not_slabs(const Problem& problem) {
     return fmt::format("lower_bound is {}; {:.3f} to {} are served", problem.lower_bound,
                        kStrongestSlab, kWeakestSlab);
   }
-  return fmt::format("scale is {}; 1/{} to {} are served", problem.scale, kScales, kScales);
+  return fmt::format("scale is {}{}; 1/{} to {} are served", problem.scale,
+                     problem.l2norm_qk ? "" : " with l2norm_qk = false", 1 / least_scale(problem),
+                     kScales);
+}
+
+Problem without_values(Problem problem) {
+  const float bound = problem.lower_bound;
+  const bool by_slabs = problem.gate != Gate::bounded || is_slabs_bound(bound);
+  problem.lower_bound = by_slabs                   ? 0.0F
+                        : bound >= kStrongestBound ? kStrongestBound
+                                                   : 2 * kStrongestBound;
+  const bool served =
+      problem.qkv_type == DType::f16 ? is_segments_scale(problem.scale) : is_slabs_scale(problem);
+  problem.scale = served ? 0.0F : 2 * kScales;
+  return problem;
 }
 
 }  // namespace kda::strategy

@@ -21,4 +21,14 @@ std::string why_not_by_group(const Problem& problem, const device::Device& devic
 bool makes_slabs(const Problem& problem);
 std::string why_not_slabs(const Problem& problem);
 
+// Scales by which strategy segments serves f16 (abi::segments::query_scale).
+constexpr float kLeastSegmentsScale = 1.0F / 128, kMostSegmentsScale = 16.0F;
+constexpr bool is_segments_scale(float scale) {
+  return scale >= kLeastSegmentsScale && scale <= kMostSegmentsScale;
+}
+
+// The problem with lower_bound and scale of 0, or of a number for all by which other kernels serve
+// it: what was measured by one of them is true of the others.
+Problem without_values(Problem problem);
+
 }  // namespace kda::strategy

@@ -21,8 +21,8 @@ namespace {
 using abi::recurrent::Geometry;
 using abi::recurrent::Tuning;
 
-// The kernel's tuning repeats the tunables and adds short_tokens and ahead.
-static_assert(sizeof(abi::recurrent::StepTuning) == sizeof(Tuning) + 2 * sizeof(int));
+// The kernel's tuning repeats the tunables and adds short_tokens, ahead and spare.
+static_assert(sizeof(abi::recurrent::StepTuning) == sizeof(Tuning) + 3 * sizeof(int));
 
 // Elements of the state that a thread can keep beside its keys and sums without spilling.
 constexpr int kMaxElements = 128;
@@ -224,6 +224,22 @@ compose::Stage step_stage(const Problem& problem, const device::Device& device,
   return step;
 }
 
+// What the kernel is specialised on, and by ever fewer blocks a multiprocessor, as some spill for
+// which geometry_of has too few registers: one in twenty of problems drawn at random, by a few
+// words, and more registers for all of these made the others up to 16% slower (H200,
+// tools/results/log/recurrent.md).
+void specialise(compose::Stage& step, const abi::Shape& shape, const Geometry& geometry,
+                const tunable::Values& values) {
+  step.prelude = compose::prelude(shape, values);
+  const int each = std::max(1, 128 / static_cast<int>(step.threads));  // blocks of four warps
+  for (int blocks = geometry.resident; blocks > 1;) {
+    blocks = std::max(1, std::min(blocks - 1, blocks * 3 / 4 / each * each));
+    tunable::Values fewer = values;
+    fewer.emplace_back("spare", geometry.resident - blocks);
+    step.roomier.push_back(compose::prelude(shape, fewer));
+  }
+}
+
 std::int64_t one_a_block(std::int64_t) { return 1; }
 
 Result<compose::Recipe> compose(const Problem& problem, const device::Device& device,
@@ -242,7 +258,7 @@ Result<compose::Recipe> compose(const Problem& problem, const device::Device& de
   tunable::Values specialised = values;
   const bool more_than_one = problem.max_tokens > problem.max_sequences;  // token a sequence
   if (tuning.stages == 1 && more_than_one) specialised.emplace_back("ahead", 1);
-  recipe.stages.back().prelude = compose::prelude(shape, specialised);
+  specialise(recipe.stages.back(), shape, geometry, specialised);
   return recipe;
 }
 
@@ -340,7 +356,7 @@ Result<compose::Stage> short_stage(const Problem& problem, const device::Device&
   compose::Stage stage = step_stage(problem, device, tuning, geometry, looked_at);
   tunable::Values values = tunable::values_of(tuning, abi::recurrent::tunables);
   values.emplace_back("short_tokens", short_tokens);
-  stage.prelude = compose::prelude(shape, values);
+  specialise(stage, shape, geometry, values);
   stage.name = "short";
   return stage;
 }

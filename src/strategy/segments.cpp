@@ -18,6 +18,7 @@
 #include "problem/shape.hpp"
 #include "strategy/chunk_factors.hpp"
 #include "strategy/kept_states.hpp"
+#include "strategy/prepared_by.hpp"
 #include "strategy/segments_at_once.hpp"
 #include "strategy/segments_cost.hpp"
 #include "strategy/tensor_box.hpp"
@@ -48,16 +49,13 @@ Status applicable(const Problem& problem, const device::Device& device) {
   }
   // o of segments is kept in the type of q, times the scale; q~ of f16 by a number of its own
   // (abi::segments::query_scale), for which rows of q have unit length.
-  constexpr float kLeastScale = 1.0F / 128;
-  constexpr float kMostScale = 16.0F;
-  if (problem.qkv_type == DType::f16 &&
-      (!problem.l2norm_qk || problem.scale < kLeastScale || problem.scale > kMostScale)) {
+  if (problem.qkv_type == DType::f16 && (!problem.l2norm_qk || !is_segments_scale(problem.scale))) {
     return {
         Code::unsupported,
         fmt::format("strategy segments: qkv_type is f16 with l2norm_qk = {} and scale = {}; f16 "
                     "is served with l2norm_qk and a scale of {} to {} (chunk_wgmma serves the "
                     "others)",
-                    problem.l2norm_qk, problem.scale, kLeastScale, kMostScale)};
+                    problem.l2norm_qk, problem.scale, kLeastSegmentsScale, kMostSegmentsScale)};
   }
   return {};
 }

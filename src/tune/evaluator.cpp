@@ -78,9 +78,8 @@ std::vector<const Listed*> Evaluator::build(std::span<const Listed* const> candi
   for (const Listed* each : candidates) {
     if (!built_.contains(each)) missing.push_back(each);
   }
-  const unsigned threads = options_.compile_threads > 0
-                               ? options_.compile_threads
-                               : std::max(1U, std::thread::hardware_concurrency());
+  const unsigned threads =
+      options_.compile_threads > 0 ? options_.compile_threads : program::default_threads();
   // Wide enough that the last kernel of a batch keeps few cores waiting.
   const std::size_t each_thread = options_.time_limit_seconds > 0 ? 2 : 8;
   const std::size_t batch = std::max<std::size_t>(each_thread * threads, kBatch);

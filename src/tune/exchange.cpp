@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/file.hpp"
@@ -21,19 +22,23 @@ std::string question_of(const Record& record) {
   return digest(record.environment) + " " + key_of(record.problem);
 }
 
-// What is wrong with a file of the user's directory; empty: nothing.
-std::string fault_of(const std::string& path) {
+// What is wrong with a file of the user's directory.
+std::optional<Fault> fault_of(const std::string& path) {
   std::string text;
   if (const int error = base::file::read(path, kMostExchangeBytes, text)) {
-    if (error == ENOENT) return {};  // gone since it was listed
-    return base::file::describe(error);
+    if (error == ENOENT) return std::nullopt;  // gone since it was listed
+    const bool too_large = error == EFBIG;
+    return Fault{path, base::file::describe(error), too_large};
   }
   const Result<Record> record = parse_record(text);
-  if (!record) return record.status().message();
+  if (!record) {
+    const Status& status = record.status();
+    return Fault{path, status.message(), status.code() != Code::unsupported};
+  }
   const std::string place =
       digest(record->environment) + "/" + key_digest(record->problem) + ".json";
-  if (!path.ends_with("/" + place)) return "it answers another question than its name says";
-  return {};
+  if (path.ends_with("/" + place)) return std::nullopt;
+  return Fault{path, "it answers another question than its name says"};
 }
 
 }  // namespace
@@ -88,7 +93,7 @@ Result<Import> import_lines(std::string_view text, Wisdom& into, bool lenient) {
 std::vector<Fault> verify(const Wisdom& wisdom) {
   std::vector<Fault> faults = directory_faults(wisdom.directory());
   for (const std::string& path : record_paths(wisdom.directory())) {
-    if (std::string why = fault_of(path); !why.empty()) faults.push_back({path, std::move(why)});
+    if (std::optional<Fault> fault = fault_of(path)) faults.push_back(*std::move(fault));
   }
   return faults;
 }
@@ -100,10 +105,10 @@ Result<int> prune(Wisdom& wisdom, const Prune& what, const Environment& now) {
   }
   int removed = 0;
   for (const std::string& path : record_paths(wisdom.directory())) {
-    const std::string fault = fault_of(path);
+    const std::optional<Fault> fault = fault_of(path);
     bool goes = what.all;
-    if (!fault.empty()) {
-      goes = goes || what.damaged;
+    if (fault) {
+      goes = goes || (what.damaged && fault->damaged);
     } else if (const auto record = read_record(path)) {
       const Environment& e = record->environment;
       goes = goes || (what.stale && (e.templates != now.templates || e.compiler != now.compiler));

@@ -52,9 +52,9 @@ Fields::Fields(const Json& object, std::string what) : json_(object), what_(std:
   if (!json_.is_object()) refuse("is no JSON object");
 }
 
-void Fields::refuse(const std::string& why) {
+void Fields::refuse(const std::string& why, Code code) {
   if (!status_.ok()) return;
-  status_ = Status(Code::invalid_argument, what_ + ": " + why);
+  status_ = Status(code, what_ + ": " + why);
 }
 
 const Json& Fields::field(const char* name) {

@@ -39,8 +39,8 @@ class Fields {
   // Whether it is there at all.
   bool has(const char* name) const { return json_.is_object() && json_.contains(name); }
 
-  void refuse(const std::string& why);
-  // ok, or invalid_argument.
+  void refuse(const std::string& why, Code code = Code::invalid_argument);
+  // ok, or the first refusal's code.
   const Status& status() const { return status_; }
 
  private:

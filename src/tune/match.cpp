@@ -124,10 +124,11 @@ std::string words_of(const Question& question, const Record& record, const Fit& 
   if (fit.match == Match::other_build) {
     const Environment& then = record.environment;
     const std::optional<Environment>& now = question.environment;
-    const char* other = !now || then.templates != now->templates ? "other kernel templates"
-                        : then.compiler != now->compiler         ? "another NVRTC"
-                        : then.l2_bytes != now->l2_bytes         ? "another size of L2"
-                                                                 : "another way of timing";
+    const char* other = !now ? "an NVRTC that there is none to compare with"
+                        : then.templates != now->templates ? "other kernel templates"
+                        : then.compiler != now->compiler   ? "another NVRTC"
+                        : then.l2_bytes != now->l2_bytes   ? "another size of L2"
+                                                           : "another way of timing";
     text += fmt::format(" (measured with {})", other);
   }
   if (fit.match == Match::nearest || fit.match == Match::other_device) {

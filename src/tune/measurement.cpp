@@ -72,7 +72,7 @@ Needs needs_of(const Json& json) {
 Candidate candidate_of(Fields& fields) {
   Result<Candidate> candidate = parse_candidate(fields.text("strategy"), fields.text("tuning"));
   if (candidate) return *std::move(candidate);
-  fields.refuse(candidate.status().message());
+  fields.refuse(candidate.status().message(), Code::unsupported);
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/digest.hpp"
 #include "problem/problem.hpp"
+#include "strategy/prepared_by.hpp"
 #include "tune/fields_of.hpp"
 
 namespace kda::tune {
@@ -20,7 +21,8 @@ Problem problem_of(Fields& fields) {
   const Result<Problem> parsed = problem::parse(fields.text("problem"));
   const Result<Problem> complete = parsed ? problem::complete(*parsed) : parsed;
   if (complete) return *complete;
-  fields.refuse(complete.status().message());
+  fields.refuse(complete.status().message(),
+                Code::unsupported);  // perhaps by a word of a newer one
   return {};
 }
 
@@ -48,9 +50,7 @@ void read_search(Fields& from, Record& record) {
 }  // namespace
 
 std::string key_of(const Problem& problem) {
-  Problem asked = problem;
-  asked.scale = 0;
-  asked.lower_bound = 0;
+  Problem asked = strategy::without_values(problem);
   if (!asked.varlen) asked.cu_seqlens_type = Index::i64;
   return problem::to_text(asked);
 }
@@ -99,7 +99,8 @@ Result<Record> parse_record(std::string_view line) {
   if (!fields.status()) return fields.status();
   const std::int64_t format = fields.integer("kda_wisdom", 1, std::numeric_limits<int>::max());
   if (fields.status().ok() && format > kRecordFormat) {
-    fields.refuse(fmt::format("format {} is newer than this library's {}", format, kRecordFormat));
+    fields.refuse(fmt::format("format {} is newer than this library's {}", format, kRecordFormat),
+                  Code::unsupported);
   }
   if (!fields.status()) return fields.status();
 

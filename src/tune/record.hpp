@@ -44,8 +44,8 @@ std::string key_of(const Problem& problem);
 std::string key_digest(const Problem& problem);
 
 std::string to_json(const Record& record);
-// Fails with invalid_argument, naming the field, where the line is damaged, of a newer format, or
-// its winner is not one that this library can compose.
+// Fails, naming the field: with invalid_argument where the line is damaged, with unsupported where
+// it may be another library's: of a newer format, or a problem or winner that this one has not.
 Result<Record> parse_record(std::string_view line);
 
 }  // namespace kda::tune

@@ -108,6 +108,8 @@ Result<Import> import_lines(std::string_view text, Wisdom& into, bool lenient = 
 
 struct Fault {
   std::string path, why;
+  // Else it may be sound: another version of the library wrote it, or it cannot be read now.
+  bool damaged = true;
 };
 // Every file of the user's directory that is no sound record, and what of it cannot be read.
 std::vector<Fault> verify(const Wisdom& wisdom);
@@ -116,7 +118,7 @@ std::vector<Fault> verify(const Wisdom& wisdom);
 // the devices named.  Answers how many.
 struct Prune {
   bool stale = false;    // of other templates or compilers than `now`
-  bool damaged = false;  // verify()'s faults
+  bool damaged = false;  // verify()'s faults that are damaged
   std::string device;    // of this device's name; empty: none
   bool all = false;
 };

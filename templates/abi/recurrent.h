@@ -33,7 +33,7 @@ struct Geometry {
   int block_columns;   // V columns a block keeps
   int slices;          // blocks that share the V of one head
   int tokens;          // tokens staged in shared memory at once
-  int resident;        // blocks a multiprocessor whose registers hold all this without spills
+  int resident;        // blocks a multiprocessor whose registers hold all this, as a rule unspilt
 };
 
 // A lane keeps whole 16-byte units of the state: along K in [V, K], along V in [K, V].  There eight
@@ -79,9 +79,14 @@ struct StepTuning {
   // 1: of one stage, whose next tokens' loads nothing hides, these are brought to the L2 meanwhile.
   // Not of runs of one token: 8 decodes took 10.1 us for 9.7 where the kernel asked for more.
   int ahead = 0;
+  int spare = 0;  // blocks fewer than Geometry::resident, where the kernel spills beside so many
 };
 constexpr Tuning tuning_of(const StepTuning& tuning) {
   return {tuning.threads, tuning.lanes, tuning.columns, tuning.stages};
+}
+constexpr int resident_blocks(const Shape& shape, const StepTuning& tuning) {
+  const int blocks = geometry_of(shape, tuning_of(tuning)).resident - tuning.spare;
+  return blocks < 1 ? 1 : blocks;
 }
 
 // Of the kernel that may take that one's place (sm90/recurrent/short.cu): of a block one warp

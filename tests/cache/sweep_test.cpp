@@ -223,3 +223,15 @@ TEST_CASE("a cache whose entries lie behind a link is not called empty") {
   CHECK(Layout(scratch / "c").trouble() ==
         scratch / "c/v1/objects is a link; what it leads to is left alone");
 }
+
+// The bug: a folder that others may write switched this off in silence, for ever.
+TEST_CASE("a directory that is not looked through says why") {
+  const Scratch scratch;
+  const auto each = static_cast<std::int64_t>(fill(scratch));
+  REQUIRE(::chmod((scratch / "v1").c_str(), 0775) == 0);
+  const Swept swept = sweep(scratch.path(), each, each);
+  CHECK(swept.entries == 0);
+  CHECK_THAT(swept.distrusted, kda::test::contains("v1 may be written by others"));
+  REQUIRE(::chmod((scratch / "v1").c_str(), 0755) == 0);
+  CHECK(sweep(scratch.path(), each, each).distrusted.empty());
+}

@@ -22,6 +22,16 @@ TEST_CASE("a device is what its driver says") {
   CHECK(device->memory_bandwidth == 2 * 3201e6 * 6144 / 8);
 }
 
+// The bug: with a bandwidth of 0 all chunks were expected to take for ever, and prefills went token
+// by token.
+TEST_CASE("a driver that names no memory clock leaves a bandwidth to plan by") {
+  FakeDriver fake;
+  fake.memory_clock = 0;
+  const auto device = query(0);
+  REQUIRE(device);
+  CHECK(device->memory_bandwidth > 1e11);
+}
+
 TEST_CASE("-1 is the current context's device, else device 0") {
   FakeDriver fake;
   CHECK(query(-1)->ordinal == 0);

@@ -224,6 +224,16 @@ TEST_CASE("outputs have memory of their own", "[problem]") {
         "final_state and q are the same memory; outputs need their own");
   CHECK(refusal([](Forward& f) { f.o = const_cast<void*>(f.cu_seqlens); }, packed()) ==
         "o and cu_seqlens are the same memory");
+  // The bug: w and u were held against nothing.
+  Problem chunks = kProblem;
+  chunks.wy_chunk = 64;
+  CHECK(refusal([&](Forward& f) { f.w = q_of(f); }, chunks) ==
+        "w and q are the same memory; outputs need their own");
+  CHECK(refusal([&](Forward& f) { f.u = f.o; }, chunks) ==
+        "u and another output are the same memory");
+  CHECK(refusal([&](Forward& f) { f.w = f.u = at(0xc00000); }, chunks) ==
+        "w and another output are the same memory");
+  accepted([](Forward& f) { f.w = at(0xc00000), f.u = at(0xd00000); }, chunks);
   accepted([](Forward& f) { f.final_state = const_cast<void*>(f.initial_state); });
 }
 

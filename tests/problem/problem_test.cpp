@@ -50,6 +50,13 @@ TEST_CASE("complete fills in value_heads and scale", "[problem]") {
   CHECK(problem::complete(*p)->scale == p->scale);
 }
 
+// The bug: such a problem was not equal to itself, so that its plans were never found again.
+TEST_CASE("a bound that no gate reads is no NaN", "[problem]") {
+  const auto p = problem::complete({.heads = 3, .gate = Gate::softplus, .lower_bound = kNan});
+  REQUIRE(p);
+  CHECK(*p == *problem::complete({.heads = 3, .gate = Gate::softplus}));
+}
+
 TEST_CASE("the limits themselves are legal", "[problem]") {
   for (const int key_dim : {1, 60, 256}) {
     CHECK(problem::complete({.heads = 1, .key_dim = key_dim, .value_dim = 1}));

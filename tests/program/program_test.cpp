@@ -122,6 +122,43 @@ TEST_CASE("equal stages of several recipes are built once, and a failure stays i
   CHECK(program::build_all({}, device_named("h200"), cache).empty());
 }
 
+// The bug: one of twenty default kernels of strategy recurrent spilt, by the compiler's whim.
+TEST_CASE("a kernel that spills gives way to one for fewer blocks", "[program][compile]") {
+  const auto problem = problem::complete({.heads = 2, .max_tokens = 64, .max_sequences = 8});
+  REQUIRE(problem);
+  const device::Device& h200 = device_named("h200");
+  compose::Recipe recipe = plan::choose(*problem, h200, {.strategy = "recurrent"})->recipe;
+  compose::Stage& stage = recipe.stages[0];
+  REQUIRE_FALSE(stage.roomier.empty());
+  CHECK_THAT(stage.roomier[0], test::contains(".spare = "));
+  // As many blocks as only fit if it spills.
+  const std::string fits = stage.prelude;
+  std::string crowded = stage.roomier[0];
+  const std::size_t at = crowded.find(".spare = ") + 9;
+  crowded.replace(at, crowded.find_first_of(",}", at) - at, "-12");
+  stage.prelude = crowded;
+  stage.roomier.insert(stage.roomier.begin(), fits);
+
+  const test::Scratch directory;
+  for (const auto origin : {cache::Origin::built, cache::Origin::disk}) {
+    cache::Cache cache(directory.path());
+    const auto program = program::build(recipe, h200, cache);
+    REQUIRE(program);
+    const program::Kernel& kernel = program->kernels[0];
+    CHECK(kernel.resources.spill_bytes == 0);
+    CHECK(kernel.origin == origin);
+    REQUIRE_FALSE(kernel.spilt.empty());
+    CHECK(kernel.spilt[0] == crowded);
+    CHECK(kernel.stage.prelude != crowded);
+  }
+  // Nothing is better than the last.
+  stage.roomier = {crowded};
+  cache::Cache cache(directory.path());
+  const auto program = program::build(recipe, h200, cache);
+  REQUIRE(program);
+  CHECK(program->kernels[0].resources.spill_bytes > 0);
+}
+
 TEST_CASE("a failing compile fails again and is not remembered", "[program][compile]") {
   const test::Scratch directory;
   cache::Cache cache(directory.path());

@@ -58,6 +58,8 @@ TEST_CASE("what keeps a problem from slabs is named with its value", "[strategy]
       {"g=f32", "gate_type is f32; bf16 and f16 are served"},
       {"lower_bound=-6", "lower_bound is -6; -5.155 to -1e-06 are served"},
       {"scale=2000", "scale is 2000; 1/1024 to 1024 are served"},
+      {"scale=0.004 l2norm=0 qk_normalized=1",
+       "scale is 0.004 with l2norm_qk = false; 1/32 to 1024 are served"},
   };
   for (const Refused& each : refused) {
     const Problem problem = problem_in_words(std::string("T=8192 H=8 ") + each.words);

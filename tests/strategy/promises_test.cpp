@@ -112,3 +112,24 @@ TEST_CASE("keys longer than was promised make NaN, or what is right", "[gpu]") {
   }
   CHECK(nan > 0);
 }
+
+// The bug: slabs and teams multiply the scale into rows of q, and took unit rows times less than
+// 1/64 for a broken promise: o and the final state were NaN.
+TEST_CASE("rows that keep the promise are right by any scale", "[gpu]") {
+  std::vector<Trial> trials;
+  for (const char* scale : {"scale=0.004 ", "scale=0.02 ", "scale=0.00097 ", "scale=3000 "})
+    for (const char* shape : {"K=128 V=128 ", "K=64 V=128 varlen=1 "})
+      trials.push_back(
+          trial(std::string("H=1 HV=2 l2norm=0 qk_normalized=1 ") + scale + shape, {90, 90, 90}));
+  check_on_device("promised rows by any scale", trials);
+}
+
+TEST_CASE("fused serves promised rows by any scale", "[strategy]") {
+  for (const char* scale : {"scale=0.004", "scale=0.02", "scale=0.00097", "scale=3000"}) {
+    INFO(scale);
+    const auto problem =
+        problem::parse(std::string("T=8192 H=64 l2norm=0 qk_normalized=1 h0=1 ht=1 ") + scale);
+    REQUIRE(problem);
+    CHECK(supports(*problem, {.target = "sm_90a", .strategy = "fused"}));
+  }
+}

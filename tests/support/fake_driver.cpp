@@ -62,7 +62,7 @@ CUresult device_attribute(int* value, CUdevice_attribute which, CUdevice) {
       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
       {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
-      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 3201000},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, fake->memory_clock},
       {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 6144}};
   const auto row = values.find(which);
   if (row == values.end()) return CUDA_ERROR_INVALID_VALUE;

@@ -23,6 +23,7 @@ class FakeDriver {
   // What it shall be and do.
   int devices = 2;
   int capability[2] = {9, 0};
+  int memory_clock = 3201000;  // kilohertz
   CUresult init_result = CUDA_SUCCESS;
   bool init_forks = false;  // as libcuda's does that has nvidia-modprobe make device nodes
   CUresult load_result = CUDA_SUCCESS;

@@ -75,8 +75,7 @@ Tally sweep_pools(const char* title, const std::vector<PoolTrial>& trials,
     PoolRig rig(gpu, all[i]);
     for (std::size_t v = 0; v < variants.size(); ++v) {
       const Result<Plan>& plan = plans[v][i];
-      if (!plan && plan.status().code() == Code::unsupported &&
-          variants[v].strategy != "recurrent") {
+      if (!plan && plan.status().code() == Code::unsupported && !serves(variants[v], problems[i])) {
         ++tally.refused;
         continue;
       }

@@ -28,12 +28,6 @@ struct Lane {
   std::string worst_trial;
 };
 
-// `recurrent` and `chunk` serve every problem, and so does whoever chooses between them.
-bool serves_all(const Variant& variant) {
-  return variant.tuning.empty() && (variant.strategy.empty() || variant.strategy == "recurrent" ||
-                                    variant.strategy == "chunk");
-}
-
 void add(Tally& to, const Tally& more) {
   to.passed += more.passed;
   to.failed += more.failed;
@@ -70,7 +64,8 @@ class Sweep {
     Rig rig(gpu_, trial, truth.tensors());
     for (Lane& lane : lanes) {
       const Result<Plan>& plan = lane.plans[i];
-      if (!plan && plan.status().code() == Code::unsupported && !serves_all(lane.variant)) {
+      if (!plan && plan.status().code() == Code::unsupported &&
+          !serves(lane.variant, trial.problem)) {
         ++lane.tally.refused;
         continue;
       }
@@ -136,6 +131,15 @@ class Sweep {
 std::string to_text(const Variant& variant) {
   if (variant.strategy.empty()) return "planner's choice";
   return variant.strategy + (variant.tuning.empty() ? "" : " ") + variant.tuning;
+}
+
+bool serves(const Variant& variant, const Problem& problem) {
+  if (!variant.tuning.empty()) return false;
+  if (variant.strategy == "chunk") {
+    return !problem.draft_states && !problem.committed_tokens &&
+           problem.checkpoint_tokens % 16 == 0;
+  }
+  return variant.strategy.empty() || variant.strategy == "recurrent";
 }
 
 std::vector<Variant> every_strategy() {

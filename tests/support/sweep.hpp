@@ -15,6 +15,10 @@ struct Variant {
 };
 std::string to_text(const Variant& variant);
 
+// Whether it must: `recurrent` serves every problem, `chunk` all whose states are those after whole
+// sequences or tiles of tokens, and so does whoever chooses between them.
+bool serves(const Variant& variant, const Problem& problem);
+
 // One a row of strategy::table().
 std::vector<Variant> every_strategy();
 

@@ -123,6 +123,29 @@ TEST_CASE("prune takes what is named and nothing else", "[tune]") {
   CHECK(f.mine(f.to).empty());
 }
 
+// The bug: records of a newer library, which an older one cannot read, were "damaged" and went.
+TEST_CASE("prune leaves what another version of the library may have written", "[tune]") {
+  Fixture f;
+  const tune::Record record = record_of(f.first);
+  REQUIRE(f.to.add(record));
+  const std::string path = f.scratch / "to/v1/" + digest(record.environment) + "/" +
+                           tune::key_digest(record.problem) + ".json";
+  std::string text;
+  REQUIRE(base::file::read(path, std::size_t{1} << 20, text) == 0);
+  for (const auto& [from, to] : {std::pair{"\"kda_wisdom\":1", "\"kda_wisdom\":2"},
+                                 {"\"strategy\":\"recurrent\"", "\"strategy\":\"newer\""}}) {
+    std::string other = text;
+    REQUIRE(other.find(from) != std::string::npos);
+    other.replace(other.find(from), std::string_view(from).size(), to);
+    std::ofstream(path) << other;
+    const auto faults = tune::verify(f.to);
+    REQUIRE(faults.size() == 1);
+    CHECK_FALSE(faults.front().damaged);
+    CHECK(*tune::prune(f.to, {.damaged = true}, record.environment) == 0);
+    CHECK(std::filesystem::exists(path));
+  }
+}
+
 // The bug: beside another that removes records prune ended half way, and verify called them
 // damaged.
 TEST_CASE("records that are gone since they were listed are passed over", "[tune]") {

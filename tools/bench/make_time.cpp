@@ -7,6 +7,7 @@
 
 #include "measure/statistics.hpp"
 #include "plan/kept.hpp"
+#include "tune/wisdom.hpp"
 
 namespace kda::bench {
 namespace {
@@ -45,6 +46,8 @@ Result<MakeTime> make_time(const Problem& problem, Options options) {
   MakeTime time;
 
   plan::forget_all();
+  // The same plan as without it, whose records may lie beside its cache.
+  options.wisdom_dir = tune::shared_wisdom(options.wisdom_dir, options.cache_dir)->directory();
   options.cache_dir = cold.string();
   Clock::time_point start = Clock::now();
   {

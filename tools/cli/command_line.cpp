@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/failure.hpp"
+#include "cli/tell.hpp"
 
 namespace kda::cli {
 namespace {
@@ -44,19 +45,20 @@ int run(CLI::App& app, int argc, const char* const* argv, std::FILE* out, std::F
     const std::string sentence =
         unknown.empty() ? error.what()
                         : fmt::format("there is no subcommand or option \"{}\"", unknown.front());
-    fmt::print(err, "{}: {}; --help shows what there is\n", app.get_name(), sentence);
+    tell(err, fmt::format("{}: {}; --help shows what there is\n", app.get_name(), sentence));
     return kBadCommand;
   } catch (const CLI::ParseError& error) {
     std::ostringstream help, complaint;
     const int code = app.exit(error, help, complaint);
-    fmt::print(out, "{}", help.str());
-    fmt::print(err, "{}", complaint.str());
-    return code == 0 ? kOk : kBadCommand;
+    tell(out, help.str());
+    tell(err, complaint.str());
+    if (code != 0) return kBadCommand;
+    return std::fflush(out) == 0 && std::ferror(out) == 0 ? kOk : kFailed;
   } catch (const Failure& failure) {
-    fmt::print(err, "{}: {}\n", app.get_name(), failure.what());
+    tell(err, fmt::format("{}: {}\n", app.get_name(), failure.what()));
     return failure.code;
   } catch (const std::exception& error) {
-    fmt::print(err, "{}: {}\n", app.get_name(), error.what());
+    tell(err, fmt::format("{}: {}\n", app.get_name(), error.what()));
     return kFailed;
   }
 }

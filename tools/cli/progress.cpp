@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/tell.hpp"
+
 namespace kda::cli {
 namespace {
 
@@ -57,7 +59,7 @@ void Progress::within(double fraction, std::string_view detail) {
 void Progress::note(std::string_view line) {
   if (settings_.quiet) return;
   clear();
-  fmt::print(stream_, "{}\n", line);
+  tell(stream_, fmt::format("{}\n", line));
   if (begun_ > 0 && terminal_) show(true);
   std::fflush(stream_);
 }
@@ -82,8 +84,7 @@ std::string Progress::text() const {
 }
 
 void Progress::clear() {
-  if (terminal_ && !settings_.quiet && shown_ != Clock::time_point{})
-    fmt::print(stream_, "\r\033[K");
+  if (terminal_ && !settings_.quiet && shown_ != Clock::time_point{}) tell(stream_, "\r\033[K");
 }
 
 void Progress::show(bool at_once) {
@@ -93,7 +94,7 @@ void Progress::show(bool at_once) {
   if (!at_once && since < (terminal_ ? kBetweenDraws : settings_.between_lines)) return;
   shown_ = now;
   if (!terminal_) {
-    fmt::print(stream_, "{} so far, {}\n", duration_text(seconds()), text());
+    tell(stream_, fmt::format("{} so far, {}\n", duration_text(seconds()), text()));
   } else {
     const double done = std::max(0.0, static_cast<double>(begun_) - 1 + fraction_);
     const auto filled = std::min(
@@ -102,7 +103,7 @@ void Progress::show(bool at_once) {
     const std::string line = fmt::format("[{}{}] {}", std::string(filled, '#'),
                                          std::string(kBarWidth - filled, '.'), text());
     clear();
-    fmt::print(stream_, "{}", line.substr(0, width_of(stream_) - 1));
+    tell(stream_, line.substr(0, width_of(stream_) - 1));
   }
   std::fflush(stream_);
 }

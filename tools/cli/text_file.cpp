@@ -26,8 +26,9 @@ void write_all(std::FILE* file, const std::string& text, const std::string& name
 }
 
 // named: what people know it as.
-void write_to(const std::string& path, const std::string& text, const std::string& named) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
+void write_to(const std::string& path, const std::string& text, const std::string& named,
+              const char* mode) {
+  std::FILE* file = std::fopen(path.c_str(), mode);
   if (file == nullptr) fail(kBadCommand, "cannot open", named, errno);
   try {
     write_all(file, text, named);
@@ -38,8 +39,12 @@ void write_to(const std::string& path, const std::string& text, const std::strin
   if (std::fclose(file) != 0) fail(kFailed, "cannot write", named, errno);
 }
 
-// A plain file, or none yet, so that another one may take its place.
+// A plain file, or none yet, so that another one may take its place; but not one that is open
+// already, as /dev/stdout is where it was redirected.
 bool may_be_replaced(const std::string& path) {
+  for (const char* open : {"/dev/std", "/dev/fd/", "/proc/"}) {
+    if (path.starts_with(open)) return false;
+  }
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   const bool dangling = fs::is_symlink(fs::symlink_status(path, error));
@@ -59,11 +64,12 @@ std::string aside_of(const std::string& real) { return fmt::format("{}.{}.new", 
 
 void write_text(const std::string& path, const std::string& text, std::FILE* out) {
   if (path == "-") return write_all(out, text, "standard output");
-  if (!may_be_replaced(path)) return write_to(path, text, path);
+  if (path == "/dev/stdout") return write_all(out, text, path);
+  if (!may_be_replaced(path)) return write_to(path, text, path, "a");
   const std::string to = real_of(path);
   const std::string aside = aside_of(to);
   try {
-    write_to(aside, text, path);
+    write_to(aside, text, path, "w");
     if (std::rename(aside.c_str(), to.c_str()) != 0) fail(kFailed, "cannot rename to", path, errno);
   } catch (const Failure&) {
     std::remove(aside.c_str());
@@ -75,7 +81,7 @@ void check_writable(const std::string& path) {
   if (path.empty() || path == "-") return;
   if (may_be_replaced(path)) {
     const std::string aside = aside_of(real_of(path));
-    write_to(aside, "", path);
+    write_to(aside, "", path, "w");
     std::remove(aside.c_str());
     return;
   }

@@ -9,6 +9,7 @@
 
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
+#include "cli/tell.hpp"
 #include "tune/arguments.hpp"
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
@@ -68,8 +69,7 @@ class Builder {
 
   // In batches wide enough for every job, so that progress shows; a batch is for one device.
   void build() {
-    const unsigned jobs =
-        request_.jobs > 0 ? request_.jobs : std::max(1U, std::thread::hardware_concurrency());
+    const unsigned jobs = request_.jobs > 0 ? request_.jobs : program::default_threads();
     const std::size_t most = std::size_t{4} * jobs;
     std::vector<std::size_t> ends;
     for (std::size_t i = 0; i < order_.size(); ++i) {
@@ -99,8 +99,8 @@ class Builder {
     if (!failed_.empty()) document.add("failed", failed_, kRefusals);
     document.print();
     if (!failed_.empty() && document.for_people()) {
-      fmt::print(request_.output.err, "the first failure in full:\n{}\n",
-                 failed_[0]["why"].get<std::string>());
+      cli::tell(request_.output.err, fmt::format("the first failure in full:\n{}\n",
+                                                 failed_[0]["why"].get<std::string>()));
     }
     return failed_.empty() && !rows_.empty() ? cli::kOk : cli::kFailed;
   }
@@ -124,7 +124,7 @@ class Builder {
         continue;
       }
       for (const program::Kernel& kernel : program->kernels) {
-        const program::Unit unit = must(program::unit_of(kernel.stage, named));
+        const program::Unit unit = must(program::unit_at_hand(kernel.stage, named));
         const cache::Found entry = must(look_up(unit, *cache_));
         const cache::Found found{entry.entry, kernel.origin};
         Json row = kernel_row(kernel.stage, unit, &found);

@@ -58,11 +58,18 @@ class Collector {
         continue;
       }
       for (const program::Kernel& kernel : built[i]->kernels) {
-        const program::Unit unit = must(program::unit_of(kernel.stage, target_.device));
-        // By the whole key, so that a bundle in reach is not copied under another compiler's name.
-        const Result<cache::Found> found =
-            cache->get(unit.key, [&] { return program::compile_unit(unit, *cache); });
-        files.push_back(cache::encode(unit.key, *must(found).entry));
+        compose::Stage stage = kernel.stage;
+        const auto add = [&](const std::string& prelude) {
+          stage.prelude = prelude;
+          const program::Unit unit = must(program::unit_of(stage, target_.device));
+          // By the whole key, so that a bundle in reach is not copied under another compiler's
+          // name.
+          const Result<cache::Found> found =
+              cache->get(unit.key, [&] { return program::compile_unit(unit, *cache); });
+          files.push_back(cache::encode(unit.key, *must(found).entry));
+        };
+        for (const std::string& spilt : kernel.spilt) add(spilt);  // which says that it does
+        add(kernel.stage.prelude);
       }
     }
   }

@@ -223,6 +223,9 @@ int cache_gc(const Request& request) {
   const cache::Swept swept =                             // however young
       exists ? cache::sweep(directory, limit, limit, -1) : cache::Swept{};
   if (swept.busy) throw cli::Failure(cli::kFailed, "another process is at it; try again");
+  if (!swept.distrusted.empty()) {
+    throw cli::Failure(cli::kFailed, "nothing was removed: " + swept.distrusted);
+  }
   const Json row{{"entries_removed", swept.entries},
                  {"bytes_removed", swept.bytes},
                  {"leftovers_removed", swept.leftovers},

@@ -12,6 +12,7 @@
 
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
+#include "program/program.hpp"
 #include "tune/precompile.hpp"
 #include "tune/tuner.hpp"
 
@@ -69,7 +70,7 @@ class Campaign {
   Json measure(const std::vector<int>& ordinals) {
     const std::size_t lanes = std::min(ordinals.size(), subjects_.size());
     lanes_ = static_cast<double>(lanes);
-    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+    const unsigned cores = program::default_threads();
     std::vector<std::thread> threads;
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       std::vector<int> own;

@@ -40,7 +40,7 @@ class Dumper {
 
   Dumped dump(const compose::Recipe& recipe, std::size_t i) {
     const compose::Stage& stage = recipe.stages[i];
-    const program::Unit unit = must(program::unit_of(stage, target_.device));
+    const program::Unit unit = must(program::unit_at_hand(stage, target_.device));
     Dumped dumped{.name = fmt::format("stage {}, {}, {} with {}", stage.name, unit.job.target,
                                       recipe.strategy, tunable::to_text(recipe.tuning)),
                   .row = kernel_row(stage, unit, nullptr),
@@ -52,7 +52,7 @@ class Dumper {
     if (request_.ptx) {
       add_part(dumped, "ptx", "//", must(compile::compile_to_ptx(unit.job, program::headers())));
     }
-    if (request_.sass || request_.resources) add_compiled(recipe, i, unit, dumped);
+    if (request_.sass || request_.resources) add_compiled(recipe, i, dumped);
     return dumped;
   }
 
@@ -66,14 +66,16 @@ class Dumper {
     }
   }
 
-  void add_compiled(const compose::Recipe& recipe, std::size_t i, const program::Unit& unit,
-                    Dumped& dumped) {
+  void add_compiled(const compose::Recipe& recipe, std::size_t i, Dumped& dumped) {
     compose::Recipe one = recipe;
     one.stages = {recipe.stages[i]};
     const program::Program program = must(program::build(std::move(one), target_.device, *cache_));
+    // Another than the first where that spills.
+    const compose::Stage& stage = program.kernels.front().stage;
+    const program::Unit unit = must(program::unit_at_hand(stage, target_.device));
     const cache::Found entry = must(look_up(unit, *cache_));
     const cache::Found found{entry.entry, program.kernels.front().origin};
-    dumped.row.update(kernel_row(program.kernels.front().stage, unit, &found));
+    dumped.row.update(kernel_row(stage, unit, &found));
     if (request_.resources && !request_.sass && !request_.ptx && !request_.source) return;
     if (request_.resources) {
       dumped.text += "// " + found.entry->target + ": ";

@@ -133,8 +133,15 @@ int explain(const Request& request) {
   Json kernels = Json::array(), fields = Json::array(), near = Json::array();
   std::optional<std::vector<cache::Stored>> entries;
   for (const compose::Stage& stage : choice.recipe.stages) {
-    const program::Unit unit = must(program::unit_of(stage, target.device));
-    const Result<cache::Found> found = look_up(unit, *cache);
+    program::Unit unit = must(program::unit_at_hand(stage, target.device));
+    Result<cache::Found> found = look_up(unit, *cache);
+    // Of those that spill as far as is known here.
+    for (std::size_t spilt = 1;
+         spilt <= stage.roomier.size() && found && found->entry->resources.spill_bytes > 0;
+         ++spilt) {
+      unit = must(program::unit_at_hand(program::after(stage, spilt), target.device));
+      found = look_up(unit, *cache);
+    }
     kernels.push_back(kernel_row(stage, unit, found ? &*found : nullptr));
     if (!found) {
       if (!entries) entries = entries_in(*cache);

@@ -86,7 +86,8 @@ void check_wisdom_directory(Checks& checks) {
     add("none", "in memory only, as there is no directory for them; set KDA_WISDOM_DIR or HOME");
     return;
   }
-  const std::vector<tune::Fault> faults = tune::verify(*wisdom);
+  std::vector<tune::Fault> faults = tune::verify(*wisdom);
+  std::erase_if(faults, [](const tune::Fault& each) { return !each.damaged; });
   const std::string unwritten = wisdom->keeps() ? why_not_written(directory) : "";
   if (!faults.empty()) {
     add("bad", fmt::format("{}: {} ({} faults; kda-tune wisdom verify shows them)", faults[0].path,

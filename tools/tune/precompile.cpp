@@ -25,7 +25,7 @@ constexpr unsigned kCoresAProcess = 8;
 constexpr unsigned kMostProcesses = 8;
 constexpr std::size_t kKernelsAThread = 2;  // of a batch; limits are looked at between two
 
-unsigned cores() { return std::max(1U, std::thread::hardware_concurrency()); }
+unsigned cores() { return program::default_threads(); }
 
 // Each kernel once, as a recipe of that stage alone, those of the first problems first.
 std::vector<compose::Recipe> kernels_of(const Request& request, const device::Device& device,

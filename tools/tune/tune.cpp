@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/failure.hpp"
+#include "cli/tell.hpp"
 #include "cli/text_file.hpp"
 #include "tune/campaign.hpp"
 #include "tune/commands.hpp"
@@ -54,7 +55,7 @@ int tune(const Request& request) {
   if (!request.slice.empty()) return compile_slice(request, *device, subjects);
   const auto wisdom = tune::shared_wisdom(request.wisdom_dir, request.cache_dir);
   if (const std::string why = why_not_kept(*wisdom); !why.empty()) {
-    fmt::print(request.output.err, "nothing will be recorded: {}\n", why);
+    cli::tell(request.output.err, fmt::format("nothing will be recorded: {}\n", why));
   }
   const InterruptScope scope;
   const Json rows = run_campaign(request, *device, devices_of(request, *device), subjects);
@@ -70,15 +71,16 @@ int tune(const Request& request) {
   }
   const bool resumable = wisdom->keeps() && !any(rows, "no_journal", nullptr);
   if (interrupted) {
-    fmt::print(request.output.err, "interrupted; {}\n",
-               resumable ? "the same command with --resume goes on"
-                         : "what no journal was kept of begins anew");
+    cli::tell(request.output.err, resumable
+                                      ? "interrupted; the same command with --resume goes on\n"
+                                      : "interrupted; what no journal was kept of begins anew\n");
     return 130;
   }
   if (any(rows, "ended_by", "time limit")) {
-    fmt::print(request.output.err, "the time limit ended some searches; {}\n",
-               resumable ? "--resume with more --time goes on"
-                         : "those that no journal was kept of begin anew");
+    cli::tell(request.output.err,
+              fmt::format("the time limit ended some searches; {}\n",
+                          resumable ? "--resume with more --time goes on"
+                                    : "those that no journal was kept of begin anew"));
   }
   return any(rows, "failed", nullptr) ? cli::kFailed : cli::kOk;
 }

@@ -138,7 +138,11 @@ int wisdom_find(const Request& request) {
     throw cli::Failure(cli::kBadCommand,
                        "--tuning: records are found by problem, device and strategy");
   }
-  const std::string strategy = choices_of(request).front().strategy;
+  const std::vector<kda::Options> choices = choices_of(request);
+  if (choices.size() > 1) {
+    throw cli::Failure(cli::kBadCommand, "--strategy: wisdom find takes one");
+  }
+  const std::string strategy = choices.front().strategy;
   if (!strategy.empty() && strategy::find(strategy) == nullptr) {
     throw cli::Failure(cli::kBadCommand,
                        fmt::format("no strategy is called {}; kda-tune list shows them", strategy));
@@ -198,13 +202,14 @@ int wisdom_merge(const Request& request) {
 }
 
 int wisdom_verify(const Request& request) {
-  Json rows = Json::array();
+  Json rows = Json::array(), others = Json::array();
   const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
   for (const tune::Fault& fault : tune::verify(*wisdom)) {
-    rows.push_back({{"path", fault.path}, {"why", fault.why}});
+    (fault.damaged ? rows : others).push_back({{"path", fault.path}, {"why", fault.why}});
   }
   cli::Document document(request.output);
   document.add("damaged", rows, kFaults);
+  if (!others.empty()) document.add("not for this library", others, kFaults);
   document.print();
   return rows.empty() ? cli::kOk : cli::kFailed;
 }

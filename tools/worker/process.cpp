@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -176,7 +177,9 @@ void end_with(int fd) {
 std::string own_program() {
   std::array<char, 4096> path{};
   const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
-  return n > 0 ? std::string(path.data(), static_cast<std::size_t>(n)) : std::string();
+  const std::string name(path.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  // Rebuilt or removed since it was started, as which it goes on.
+  return ::access(name.c_str(), X_OK) == 0 ? name : "/proc/self/exe";
 }
 
 }  // namespace kda::worker

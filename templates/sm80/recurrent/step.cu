@@ -193,7 +193,9 @@ KDA_DEVICE void serve_short(const Args& args, Stage* stages, Sums& sums, State& 
 
 }  // namespace kda
 
-extern "C" __global__ void __launch_bounds__(kda::tune.threads, kda::geometry.resident)
+extern "C" __global__ void __launch_bounds__(kda::tune.threads,
+                                             kda::abi::recurrent::resident_blocks(kda::shape,
+                                                                                  kda::given))
     kda_recurrent_step(const __grid_constant__ kda::Guardable<kda::Args> called) {
   using namespace kda;
   const Args& args = unguarded(called);

@@ -100,6 +100,18 @@ TEST_CASE("what is no plain file is written to, and a link's target in its stead
   CHECK(std::distance(fs::directory_iterator(scratch / ""), {}) == 5);
 }
 
+// The bug: /dev/stdout led to the file behind it, in whose place a new one was put.
+TEST_CASE("what is open already is written to, and not replaced", "[tools]") {
+  const test::Scratch scratch;
+  std::ofstream(scratch / "rows.txt") << "before\n";
+  std::FILE* const out = std::fopen((scratch / "rows.txt").c_str(), "a");
+  REQUIRE(out != nullptr);
+  cli::write_text("/dev/stdout", "more\n", out);
+  cli::write_text("/proc/self/fd/" + std::to_string(fileno(out)), "and more\n", stdout);
+  std::fclose(out);
+  CHECK(text_of(scratch / "rows.txt") == "before\nmore\nand more\n");
+}
+
 // The bug: results written to a full disk by way of stdout were gone, and the exit code was 0.
 TEST_CASE("what a full device does not take is a failure", "[tools]") {
   CHECK(failure_of("/dev/full").first == cli::kFailed);

@@ -27,10 +27,10 @@ Json json_of(std::vector<std::string> arguments, int code = 0) {
   return Json::parse(ran.out);
 }
 
-// Two kernels, of two targets.
+// Two kernels, of two targets, which do not spill.
 void fill(const std::string& cache, const std::string& bundle) {
   const test::Ran ran =
-      test::kda_tune({"bundle", "create", bundle, "T=64 H=2 K=32 V=16", "--strategy", "recurrent",
+      test::kda_tune({"bundle", "create", bundle, "T=64 H=2 K=16 V=16", "--strategy", "recurrent",
                       "--arch", "sm_89,sm_90a", "--cache-dir", cache, "-q"});
   INFO(ran.err);
   REQUIRE(ran.code == 0);
@@ -193,6 +193,16 @@ TEST_CASE("doctor says why the library does not use a cache", "[tools]") {
   CHECK(test::text(cache_row()["state"]) == "ok");
 }
 
+// The bug: gc said that nothing was left, and was done.
+TEST_CASE("gc fails where it may not remove", "[tools]") {
+  const test::Scratch scratch;
+  fill(scratch / "c", scratch / "k.kdab");
+  REQUIRE(::chmod((scratch / "c/v1").c_str(), 0775) == 0);
+  const test::Ran ran = test::kda_tune({"cache", "gc", "--cache-dir", scratch / "c"});
+  CHECK(ran.code == 1);
+  CHECK_THAT(ran.err, test::contains("nothing was removed: ") && test::contains("by others"));
+}
+
 // The bug: doctor complained of those variables alone that it happened to read, and said nothing of
 // places in KDA_CACHE_PATH that are not there.
 TEST_CASE("doctor looks at every word of the environment", "[tools]") {
@@ -211,6 +221,26 @@ TEST_CASE("a bundle may be named by a link", "[tools]") {
   fill(scratch / "c", scratch / "k.kdab");
   std::filesystem::create_symlink("k.kdab", scratch / "link.kdab");
   CHECK(test::kda_tune({"bundle", "verify", scratch / "link.kdab"}).code == 0);
+}
+
+// Of a kernel that spills a bundle has the one that takes its place, and it too, which says so.
+TEST_CASE("a bundle serves who does not compile, spills or not", "[tools]") {
+  const test::Scratch scratch;
+  const std::string problem = "T=64 H=2 K=32 V=16", file = scratch / "k.kdab";
+  REQUIRE(test::kda_tune({"bundle", "create", file, problem, "--strategy", "recurrent", "--arch",
+                          "sm_89", "--cache-dir", scratch / "c", "-q"})
+              .code == 0);
+  const test::Environment path("KDA_CACHE_PATH", file), off("KDA_JIT", "off");
+  const test::Ran ran = test::kda_tune({"build", problem, "--strategy", "recurrent", "--arch",
+                                        "sm_89", "--cache-dir", scratch / "d", "-q", "-o", "json"});
+  INFO(ran.err);
+  CHECK(ran.code == 0);
+  CHECK(Json::parse(ran.out)["kernels"][0]["spill_bytes"] == 0);
+  // The bug: without an NVRTC explain ended, which who misses a kernel is told to ask.
+  const test::Environment none("KDA_NVRTC_PATH", "/nonexistent");
+  CHECK(test::kda_tune({"explain", problem, "--strategy", "recurrent", "--arch", "sm_89",
+                        "--cache-dir", scratch / "e"})
+            .code == 0);
 }
 
 TEST_CASE("a bundle is made, listed and verified; a damaged one says so", "[tools]") {
@@ -306,8 +336,8 @@ TEST_CASE("explain names the key field that differs from the nearest entry", "[t
   REQUIRE(document["nearest"].size() == 1);
   CHECK(test::text(document["nearest"][0]["field"]) == "source");
   CHECK_THAT(test::text(document["nearest"][0]["here"]), test::contains(".key_dim = 48"));
-  CHECK_THAT(test::text(document["nearest"][0]["there"]), test::contains(".key_dim = 32"));
-  const Json hit = json_of({"explain", "T=64 H=2 K=32 V=16", "--strategy", "recurrent", "--arch",
+  CHECK_THAT(test::text(document["nearest"][0]["there"]), test::contains(".key_dim = 16"));
+  const Json hit = json_of({"explain", "T=64 H=2 K=16 V=16", "--strategy", "recurrent", "--arch",
                             "sm_89", "--cache-dir", scratch / "c"});
   CHECK_FALSE(hit.contains("nearest"));
 }
