@@ -12,7 +12,7 @@ struct Swept {
   std::size_t entries = 0, bytes = 0;  // that went
   std::size_t leftovers = 0;           // half-written files and damaged entries that went
   std::size_t kept_bytes = 0;
-  bool busy = false;  // another process was at it: nothing was done
+  bool busy = false;       // another process was at it: nothing was done
   std::string distrusted;  // why nothing was done as others may write a folder of it; else empty
 };
 

@@ -1,9 +1,11 @@
 """The calls of other libraries: their signatures, and everything they refuse.  No GPU."""
 
+import ast
 import ctypes
 import inspect
 import math
 import os
+import pathlib
 import subprocess
 import sys
 import warnings
@@ -552,3 +554,24 @@ def test_lazily_negated_tensors_are_made():
         at = (ctypes.c_float * 1).from_address(tensor.data_ptr()) if name == "A_log" else None
         assert at is None or at[0] == -1.0
         assert torch.equal(tensor, t._asdict()[name].resolve_neg())
+
+
+# The bug: python -O drops assertions, and with them what kept wrong shapes from the kernels.
+def test_no_check_is_an_assert_statement():
+    for path in sorted(pathlib.Path(kda.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Assert):  # but what tells mypy of an Optional
+                assert ast.unparse(node.test).endswith("is not None"), f"{path}:{node.lineno}"
+
+
+def test_wrong_shapes_are_refused_by_python_O_too():
+    script = (
+        "import torch, kda.torch\n"
+        "x = torch.zeros(1, 8, 2, 16, dtype=torch.bfloat16)\n"
+        "try: kda.torch.chunk_kda(x, x, x, x, x[..., 0, :1])\n"
+        "except AssertionError as error: print(error)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(kda.__file__).parents[1])}
+    command = [sys.executable, "-O", "-c", script]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert ran.stdout == "beta is [1, 8, 1]; it must be [1, 8, 2]\n", ran.stderr

@@ -40,7 +40,8 @@ def test_a_model_is_patched_and_put_back(zoo):
         assert ops.chunk_kda is theirs  # not where the model calls it
         assert not kda.torch.patch_fla(model).replaced  # already
     assert layers.chunk_kda is theirs
-    assert "nothing" in str(kda.torch.patch_fla(torch.nn.Linear(1, 1)))
+    with pytest.warns(UserWarning, match="^kda replaced nothing"):
+        assert "nothing" in str(kda.torch.patch_fla(torch.nn.Linear(1, 1)))
 
 
 @pytest.mark.parametrize("fallback", [False, True])
@@ -167,6 +168,126 @@ def test_a_patched_model_compiles_to_one_graph(zoo, fallback):
         o, state = torch.compile(model[0], fullgraph=True, backend="eager")(*x)
     assert o.shape == (1, 8, 2, 16) and state is None
     assert layers.chunk_kda is theirs
+
+
+# A decorator as transformers', which keeps FLA's function in a closure from when it is imported, and
+# as that of the package kernels, which makes a layer of that.
+MODELING = """
+def from_fla(torch_function):
+    implementation = ops.chunk_kda
+    @functools.wraps(torch_function)
+    def wrapped(*a, **k): return implementation(*a, **k)
+    return wrapped
+def as_layer(function):
+    class Func(torch.nn.Module):
+        def forward(self, *a, **k): return function(*a, **k)
+    return Func()
+@as_layer
+@from_fla
+def in_a_layer(*a, **k): return "torch's"
+@from_fla
+def in_a_closure(*a, **k): return "torch's"
+bound = functools.partial(ops.chunk_kda, safe_gate=False)
+class Layer(torch.nn.Module):
+    def __init__(self, call):
+        super().__init__()
+        self.call = call
+    def forward(self, *a, **k): return self.call(*a, **k)
+    @from_fla
+    def method(*a, **k): return "torch's"
+"""
+# What a layer's class holds goes by the class.
+HELD = [f"zoo.modeling.{name}" for name in ("in_a_layer", "in_a_closure", "bound", "Layer")]
+
+
+@pytest.fixture
+def modeling(zoo, monkeypatch):
+    """A function that imports a modeling file of such decorators, which names nothing of FLA's."""
+    ops, *_ = zoo
+    # As FLA's is: a closure of its own holds the one inside, which is no caller's to swap.
+    ops.chunk_kda = torch.compiler.disable(ops.chunk_kda)
+
+    def imported():
+        module = types.ModuleType("zoo.modeling")
+        module.__dict__.update(torch=torch, functools=functools, ops=ops)
+        exec(MODELING, module.__dict__)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        return module
+
+    def ours(*arguments, **words):
+        if not arguments:
+            raise NotImplementedError("no arguments")
+        return "ours"
+
+    monkeypatch.setitem(kda.torch.patch.OURS, "chunk_kda", ours)
+    return imported
+
+
+def answers_of(module, *arguments):
+    calls = module.in_a_layer, module.in_a_closure, module.bound, module.Layer.method
+    return {call(*arguments) for call in calls}
+
+
+# The bug: of transformers' Kimi Linear nothing was replaced, as no module names FLA's function, and
+# nothing said so.
+@pytest.mark.parametrize("fallback", [False, True])
+@pytest.mark.parametrize("by_model", [False, True])
+def test_what_closures_hold_is_patched_and_put_back(modeling, by_model, fallback):
+    module = modeling()
+    model = torch.nn.Sequential(module.Layer(module.in_a_closure)) if by_model else None
+    for _ in range(2):  # once put back it can be patched again
+        assert answers_of(module, 1) == {"theirs"}
+        with kda.torch.patch_fla(model, fallback=fallback) as patch:
+            assert {n for n in patch.replaced if n.startswith("zoo")} == set(HELD)
+            assert answers_of(module, 1) == {"ours"}
+            if fallback:
+                with pytest.warns(UserWarning, match="FLA's chunk_kda runs instead"):
+                    assert answers_of(module) == {"theirs"}
+        assert answers_of(module, 1) == {"theirs"}
+
+
+def test_what_layers_hold_is_patched_and_put_back(modeling, zoo):
+    module = modeling()
+    layer = module.Layer(zoo[0].chunk_kda)
+    with kda.torch.patch_fla(torch.nn.Sequential(layer, module.Layer(layer.call))) as patch:
+        assert patch.replaced.count("zoo.modeling.Layer.call") == 1
+        assert layer(1) == "ours"
+    assert layer(1) == "theirs"
+
+
+# The bug: what was imported after patch_fla() kept kda's function when all was put back.
+@pytest.mark.parametrize("words", [{}, {"fallback": False, "beta_at_most_one": True}])
+def test_what_was_imported_since_is_put_back_too(modeling, words):
+    with kda.torch.patch_fla(**words):
+        module = modeling()
+        module.named = module.ops.chunk_kda
+        assert {module.named(1), *answers_of(module, 1)} - {"ours"} == set()
+    module.bound = None  # a partial of ours that we did not make
+    assert {module.named(1), module.in_a_layer(1), module.in_a_closure(1)} == {"theirs"}
+
+
+def test_a_warning_says_that_nothing_was_replaced(modeling, recwarn):
+    layer = modeling().Layer(None)
+    with kda.torch.patch_fla():
+        kda.torch.patch_fla(torch.nn.Sequential(layer))  # was before
+    assert not [w for w in recwarn if "replaced nothing" in str(w.message)]
+    with pytest.warns(UserWarning, match="^kda replaced nothing: no call of FLA's KDA was found"):
+        kda.torch.patch_fla(torch.nn.Linear(1, 1))
+
+
+def test_transformers_own_kimi_linear():
+    pytest.importorskip("fla.ops.kda", reason="FLA is not installed")
+    name = "transformers.models.kimi_linear.modeling_kimi_linear"
+    theirs = pytest.importorskip(name, reason="no transformers with Kimi Linear")
+    layer = torch.nn.Module.__new__(theirs.KimiLinearDeltaAttention)
+    torch.nn.Module.__init__(layer)
+    with kda.torch.patch_fla(layer) as patch:
+        assert set(patch.replaced) == {
+            f"{name}.chunk_kimi_delta_attention", f"{name}.recurrent_kimi_delta_attention",
+        }  # fmt: skip
+        x = torch.zeros(1, 8, 2, 16, dtype=torch.bfloat16)
+        with torch.no_grad(), pytest.raises(ValueError, match="q is on cpu; kda runs on CUDA"):
+            theirs.chunk_kimi_delta_attention(x, x, x, g=x, beta=x[..., 0])
 
 
 def test_flas_own_layer():

@@ -69,5 +69,8 @@ def library_version() -> tuple[int, int, int]:
 def __getattr__(name: str) -> ModuleType:
     """kda.torch is imported at its first use: torch is optional."""
     if name == "torch":
-        return importlib.import_module("kda.torch")
+        try:
+            return importlib.import_module("kda.torch")
+        except ImportError as error:  # which hasattr would let through
+            raise AttributeError(f"module 'kda' has no attribute 'torch': {error}") from error
     raise AttributeError(f"module 'kda' has no attribute {name!r}")

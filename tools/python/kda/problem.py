@@ -175,9 +175,9 @@ class Problem:
 
     qk_normalized: bool = False
     """Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and, but for
-    zeros, no shorter than 1/16; rows of q, and those times the scale, are 1/64 to 1024 long, or zeros.  A
-    promise as beta_at_most_one, with the same use; where a row breaks it, o and the final state are right
-    or NaN as there, by strategy."""
+    zeros, no shorter than 1/16; rows of q, and those times a scale of 1/32 or more, are 1/64 to 1024 long,
+    or zeros.  A promise as beta_at_most_one, with the same use; where a row breaks it, o and the final
+    state are right or NaN as there, by strategy."""
 
     def __post_init__(self) -> None:
         for field, kind in _ENUMS.items():

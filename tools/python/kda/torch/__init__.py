@@ -7,7 +7,7 @@
 * :func:`patch_fla`: swaps the first two inside a loaded model.
 
 All run on torch's current stream, take memory from torch's allocator, and may be captured in a CUDA
-graph (after one run outside it) or compiled with ``torch.compile(fullgraph=True)``.
+graph, first calls too, or compiled with ``torch.compile(fullgraph=True)``.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ def repaired(t: Tensors, state_type: Optional[torch.dtype]) -> Tensors:
 
 def check_out(out: Tensor, t: Tensors) -> None:
     """Of the tensor that takes o."""
-    assert out.shape == t.v.shape, f"out is {list(out.shape)}; it must be {list(t.v.shape)}"
+    if out.shape != t.v.shape:
+        raise AssertionError(f"out is {list(out.shape)}; it must be {list(t.v.shape)}")
     if not out.is_contiguous() or out.dtype != t.q.dtype or out.device != t.q.device:
         raise ValueError(
             f"out is {out.dtype} on {out.device} with strides {list(out.stride())}; it must be "

@@ -141,6 +141,7 @@ def check_gate(w: Words, t: Tensors) -> None:
 
 
 def check_shapes(w: Words, t: Tensors) -> None:
+    # FLA's assertions are raised by name here: python -O drops `assert`, and what a kernel would read.
     if t.q.dim() != 4 or t.v.dim() != 4:
         raise ValueError(
             f"q has the shape {list(t.q.shape)} and v {list(t.v.shape)}; they are [B, T, H, K] and "
@@ -148,23 +149,26 @@ def check_shapes(w: Words, t: Tensors) -> None:
         )
     B, T, H, K = t.q.shape
     HV = t.v.shape[2]
-    assert t.q.shape == t.k.shape, f"q is {list(t.q.shape)} and k {list(t.k.shape)}; must be equal"
+    if t.q.shape != t.k.shape:
+        raise AssertionError(f"q is {list(t.q.shape)} and k {list(t.k.shape)}; must be equal")
     if K > 256:
         message = f"K = {K}; kda has kernels for at most 256 key channels a head"
         if w.recurrent:  # where FLA has no limit
             raise NotImplementedError(message)
         raise AssertionError(message)
-    assert H > 0 and HV % H == 0, (
-        f"HV = {HV} value heads are no multiple of H = {H} query/key heads"
-    )
-    assert t.v.shape[:2] == (B, T), f"v is {list(t.v.shape)}; it must be [{B}, {T}, HV, V]"
+    if H == 0 or HV % H != 0:
+        raise AssertionError(f"HV = {HV} value heads are no multiple of H = {H} query/key heads")
+    if t.v.shape[:2] != (B, T):
+        raise AssertionError(f"v is {list(t.v.shape)}; it must be [{B}, {T}, HV, V]")
     if w.recurrent and t.beta.dim() == 4:
         raise NotImplementedError(
             "beta has four dimensions: a beta for each value channel is not there yet; pass "
             "[B, T, HV]"
         )
-    assert t.g.shape == (B, T, HV, K), f"g is {list(t.g.shape)}; it must be {[B, T, HV, K]}"
-    assert t.beta.shape == (B, T, HV), f"beta is {list(t.beta.shape)}; it must be {[B, T, HV]}"
+    if t.g.shape != (B, T, HV, K):
+        raise AssertionError(f"g is {list(t.g.shape)}; it must be {[B, T, HV, K]}")
+    if t.beta.shape != (B, T, HV):
+        raise AssertionError(f"beta is {list(t.beta.shape)}; it must be {[B, T, HV]}")
 
 
 def check(w: Words, t: Tensors, pooled: bool = False) -> None:
@@ -175,10 +179,8 @@ def check(w: Words, t: Tensors, pooled: bool = False) -> None:
     if w.recurrent:
         check_gate(w, t)
     else:
-        if t.initial_state is not None:
-            assert t.initial_state.dtype == torch.float32, (
-                f"initial_state is {t.initial_state.dtype}; it must be float32"
-            )
+        if t.initial_state is not None and t.initial_state.dtype != torch.float32:
+            raise AssertionError(f"initial_state is {t.initial_state.dtype}; it must be float32")
         if w.chunk_size not in (32, 64):
             raise ValueError(f"chunk_size = {w.chunk_size}; it must be 32 or 64")
         check_gate(w, t)

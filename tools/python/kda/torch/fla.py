@@ -154,10 +154,11 @@ def chunk_kda(
             A_log, dt_bias = kwargs.get("A_log"), kwargs.get("dt_bias")
     if use_graph and max_num_seqs is not None and cu_seqlens is not None:
         check_cu_seqlens(cu_seqlens)
-        assert cu_seqlens.shape[0] - 1 == max_num_seqs, (
-            f"cu_seqlens has {cu_seqlens.shape[0] - 1} sequences and max_num_seqs = {max_num_seqs}; "
-            "pad it with empty sequences"
-        )
+        if cu_seqlens.shape[0] - 1 != max_num_seqs:
+            raise AssertionError(
+                f"cu_seqlens has {cu_seqlens.shape[0] - 1} sequences and max_num_seqs = "
+                f"{max_num_seqs}; pad it with empty sequences"
+            )
     words = said(
         scale, output_final_state, use_qk_l2norm_in_kernel, use_gate_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, safe_gate, lower_bound, state_v_first,

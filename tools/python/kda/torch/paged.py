@@ -254,7 +254,8 @@ def fused_recurrent_kda_fwd(
             "after drafted tokens went to"
         )
     if inplace_final_state:
-        assert initial_state is not None, "inplace_final_state=True needs initial_state"
+        if initial_state is None:
+            raise AssertionError("inplace_final_state=True needs initial_state")
     elif ssm_state_indices is None and out is None:
         from kda.torch.fla import fused_recurrent_kda
 

@@ -6,7 +6,7 @@ import functools
 import sys
 import warnings
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
 
 import torch
 
@@ -18,13 +18,35 @@ OURS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _is_flas(value: Any, name: str) -> bool:
-    # FLA's are plain functions, wrapped ones too.  Others are asked for nothing, not even by
-    # isinstance: a proxy such as flask.request may raise whatever it is asked for.
+# Values are asked for nothing but their type until that is known, not even by isinstance: a proxy
+# such as flask.request may raise whatever it is asked for.
+
+
+def _root(function: FunctionType) -> str:
+    return str(function.__module__).split(".")[0]
+
+
+def _inner(value: Any) -> Any:
+    """What a functools.partial is of."""
+    while type(value) is functools.partial:
+        value = value.func
+    return value
+
+
+def _is_flas(value: Any) -> bool:
+    function = _inner(value)  # FLA's are plain functions, wrapped ones too
     return (
-        type(value) is FunctionType
-        and value.__name__ == name
-        and str(value.__module__).split(".")[0] == "fla"
+        type(function) is FunctionType
+        and function.__name__ in OURS
+        and _root(function) == "fla"
+        and not hasattr(function, "__kda_replaces__")
+    )
+
+
+def _is_ours(value: Any) -> bool:
+    function = _inner(value)
+    return type(function) is FunctionType and (
+        hasattr(function, "__kda_replaces__") or any(function is ours for ours in OURS.values())
     )
 
 
@@ -49,39 +71,125 @@ def _with_fallback(
     return call
 
 
-def _modules_of(model: torch.nn.Module) -> Iterator[ModuleType]:
-    """Where the classes of the model's layers were defined, each module once."""
-    names = {base.__module__ for layer in model.modules() for base in type(layer).__mro__}
-    for name in sorted(names):
-        if name in sys.modules and name.split(".")[0] != "torch":
-            yield sys.modules[name]
+def _ours_for(theirs: Any, fallback: bool, beta_at_most_one: bool) -> Any:
+    if type(theirs) is functools.partial:
+        ours = _ours_for(theirs.func, fallback, beta_at_most_one)
+        return functools.partial(ours, *theirs.args, **theirs.keywords)
+    name = str(theirs.__name__)
+    ours = OURS[name]
+    if beta_at_most_one:
+        ours = functools.partial(ours, beta_at_most_one=True)
+    return _with_fallback(name, ours, theirs) if fallback else ours
+
+
+class _Place(NamedTuple):
+    """Where setattr puts a function."""
+
+    holder: Any  # a module, a class, a layer or a closure's cell
+    attribute: str
+    name: str  # for people
+
+
+_Held = tuple[_Place, Any]  # and what lies there
+
+
+def _names_of(holder: Any, name: str) -> list[_Held]:
+    return [(_Place(holder, key, f"{name}.{key}"), x) for key, x in list(vars(holder).items())]
+
+
+def _functions_of(value: Any) -> Iterator[FunctionType]:
+    """Those that a call of this function or layer goes through."""
+    value = _inner(value)
+    kind = type(value)
+    if issubclass(kind, torch.nn.Module):
+        value = kind
+    if kind is FunctionType:
+        yield value
+    elif issubclass(type(value), type) and issubclass(value, torch.nn.Module):
+        yield from [x for x in vars(value).values() if type(x) is FunctionType]
+
+
+def _cells_of(function: FunctionType, name: str) -> Iterator[_Held]:
+    # FLA's hold each other, for their own calls, and ours hold FLA's, to fall back on.
+    if _root(function) in ("fla", "kda"):
+        return
+    for cell in function.__closure__ or ():
+        try:
+            yield _Place(cell, "cell_contents", name), cell.cell_contents
+        except ValueError:  # it is empty
+            pass
+
+
+def _with_cells(held: Iterable[_Held]) -> Iterator[_Held]:
+    """These, and what the closures of their functions hold, as a decorator's wrapper does."""
+    seen: set[int] = set()
+    for place, value in held:
+        yield place, value
+        ahead = [value]
+        while ahead:
+            for function in _functions_of(ahead.pop()):
+                if id(function) in seen:
+                    continue
+                seen.add(id(function))
+                for cell in _cells_of(function, place.name):
+                    yield cell
+                    ahead.append(cell[1])
+
+
+def _held_by(modules: Iterable[Any]) -> Iterator[_Held]:
+    for module in modules:
+        # By its type, as a proxy's __class__ may raise too.
+        if issubclass(type(module), ModuleType) and module.__name__.split(".")[0] != "kda":
+            yield from _names_of(module, module.__name__)
+
+
+def _held_by_model(model: torch.nn.Module) -> Iterator[_Held]:
+    """By the modules that define its layers, by their classes and by the layers themselves."""
+    kinds = {kind for layer in model.modules() for kind in type(layer).__mro__}
+    shown = {kind: f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
+    shown = {k: n for k, n in shown.items() if n.split(".")[0] not in ("torch", "builtins")}
+    names = sorted({str(kind.__module__) for kind in shown})
+    yield from _held_by(sys.modules[name] for name in names if name in sys.modules)
+    for kind in sorted(shown, key=shown.__getitem__):
+        yield from _names_of(kind, shown[kind])
+    for layer in model.modules():
+        if type(layer) in shown:
+            yield from _names_of(layer, shown[type(layer)])
 
 
 class Patch:
-    """What was replaced, as "module.name".  `undo`, or leaving `with`, puts it back."""
+    """What was replaced, as "module.name"; what a closure holds goes by its function's name.
+
+    `undo`, or leaving `with`, puts it back.
+    """
 
     def __init__(self) -> None:
         self.replaced: list[str] = []
-        self._saved: list[tuple[ModuleType, str, Any]] = []
+        self._saved: list[tuple[_Place, Any]] = []
+        self._made: dict[int, tuple[Any, Any]] = {}  # ours and theirs, by ours' id
 
-    def _swap(
-        self, module: ModuleType, name: str, fallback: bool, beta_at_most_one: bool
-    ) -> None:
-        theirs = vars(module)[name]
-        ours = OURS[_public_name(theirs)]
-        if beta_at_most_one:
-            ours = functools.partial(ours, beta_at_most_one=True)
-        if fallback:
-            ours = _with_fallback(_public_name(theirs), ours, theirs)
-        setattr(module, name, ours)
-        self._saved.append((module, name, theirs))
-        self.replaced.append(f"{module.__name__}.{name}")
+    def _swap(self, place: _Place, theirs: Any, fallback: bool, beta_at_most_one: bool) -> None:
+        ours = _ours_for(theirs, fallback, beta_at_most_one)
+        setattr(place.holder, place.attribute, ours)
+        self._saved.append((place, theirs))
+        if all(ours is not known for known in OURS.values()):  # else others may hold it, too
+            self._made[id(ours)] = ours, theirs
+        if place.name not in self.replaced:
+            self.replaced.append(place.name)
 
     def undo(self) -> None:
-        """Puts FLA's functions back."""
+        """Puts FLA's functions back, also where a module loaded since has taken ours for FLA's.
+
+        That is not seen of ``fallback=False``, by which it has :func:`kda.torch.chunk_kda` itself.
+        """
         while self._saved:
-            module, name, theirs = self._saved.pop()
-            setattr(module, name, theirs)
+            place, theirs = self._saved.pop()
+            setattr(place.holder, place.attribute, theirs)
+        if self._made:
+            for place, value in _with_cells(_held_by(list(sys.modules.values()))):
+                if id(value) in self._made:
+                    setattr(place.holder, place.attribute, self._made[id(value)][1])
+        self._made.clear()
 
     def __enter__(self) -> Patch:
         return self
@@ -102,10 +210,6 @@ class Patch:
     __repr__ = __str__
 
 
-def _public_name(function: Any) -> str:
-    return str(function.__name__)
-
-
 def patch_fla(
     model: Optional[torch.nn.Module] = None,
     *,
@@ -115,8 +219,12 @@ def patch_fla(
     """Replaces FLA's ``chunk_kda`` and ``fused_recurrent_kda`` where a loaded model calls them.
 
     With a `model` in the modules that define its layers; without one in every module loaded so far.
-    Other models built from the same modules are patched too.  Where ours raises NotImplementedError
-    (gradients, say) FLA's runs, with a warning once a reason; ``fallback=False`` lets it raise.
+    There FLA's are found by name and in closures, where decorators as transformers' keep them.
+    Other models built from the same modules are patched too.  Where there is none, and none that was
+    replaced before, a warning says so.
+
+    Where ours raises NotImplementedError (gradients, say) FLA's runs, with a warning once a reason;
+    ``fallback=False`` lets it raise.
     In a compiled model that is decided while it is traced, and breaks the graph there: what is found
     later, that no kernel serves the sizes (:class:`kda.Unsupported`), raises.
     ``beta_at_most_one=True`` says that where the model passes beta activated it is a sigmoid, not
@@ -125,19 +233,16 @@ def patch_fla(
     >>> print(kda.torch.patch_fla(model))
     kda replaced fla.layers.kda.chunk_kda, fla.layers.kda.fused_recurrent_kda
     """
-    modules = list(sys.modules.values()) if model is None else list(_modules_of(model))
-    patch = Patch()
+    held = _held_by(list(sys.modules.values())) if model is None else _held_by_model(model)
+    patch, already = Patch(), False
     try:
-        for module in modules:
-            # By its type, as a proxy's __class__ may raise too.
-            if not issubclass(type(module), ModuleType) or module.__name__.split(".")[0] == "kda":
-                continue
-            for name, value in list(vars(module).items()):
-                if any(_is_flas(value, known) for known in OURS) and not hasattr(
-                    value, "__kda_replaces__"
-                ):
-                    patch._swap(module, name, fallback, beta_at_most_one)
+        for place, value in _with_cells(held):
+            if _is_flas(value):
+                patch._swap(place, value, fallback, beta_at_most_one)
+            already = already or _is_ours(value)
     except BaseException:
         patch.undo()  # the caller gets no Patch to do it with
         raise
+    if not patch.replaced and not already:
+        warnings.warn(str(patch), stacklevel=2)
     return patch
