@@ -2,9 +2,6 @@
 // chosen to meet each pair of options once.
 #pragma once
 
-#include <variant>
-#include <vector>
-
 #include "support/dice.hpp"
 #include "support/pool_sweep.hpp"
 #include "support/sweep.hpp"
