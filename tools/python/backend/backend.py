@@ -14,8 +14,6 @@ from typing import Any
 
 from scikit_build_core import build as _build
 
-build_sdist = _build.build_sdist
-get_requires_for_build_sdist = _build.get_requires_for_build_sdist
 # Without these two pip builds the library once for its metadata and once more for the wheel.
 prepare_metadata_for_build_wheel = _build.prepare_metadata_for_build_wheel
 prepare_metadata_for_build_editable = _build.prepare_metadata_for_build_editable
@@ -42,6 +40,18 @@ def _point_at_wheels() -> None:
             os.environ["CMAKE_ARGS"] = (
                 f"{given} -DKDA_{variable}_INCLUDE_DIR={found.parent}".strip()
             )
+
+
+class UnsupportedOperation(Exception):
+    """By this name frontends know that a backend does not do what they ask."""
+
+
+def build_sdist(folder: str, settings: Any = None) -> str:
+    # The C++ sources lie above this folder, where no sdist reaches.
+    raise UnsupportedOperation(
+        "kda has no sdist, as it would lack the C++ sources; build a wheel from a checkout of the "
+        "repository: pip wheel ./tools/python, or python -m build --wheel tools/python"
+    )
 
 
 def get_requires_for_build_wheel(settings: Any = None) -> list[str]:

@@ -117,7 +117,8 @@ def chunk_kda(
         v: ``[B, T, HV, V]``, HV a multiple of H.
         g: ``[B, T, HV, K]``, the log decay; with `use_gate_in_kernel` what the gate makes it from.
         beta: ``[B, T, HV]``; with `use_beta_sigmoid_in_kernel` logits.
-        scale: multiplies q; None is K ** -0.5.
+        scale: multiplies q; None is K ** -0.5.  Under torch.compile this and `lower_bound` must be
+            Python's floats: of NumPy's it makes tensors, whose values no graph can branch on.
         initial_state: float32 ``[N, HV, K, V]``, with `state_v_first` ``[N, HV, V, K]``.
         lower_bound: makes the gate ``lower_bound * sigmoid(exp(A_log) * (g + dt_bias))`` instead of
             ``-exp(A_log) * softplus(g + dt_bias)``.

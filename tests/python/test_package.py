@@ -1,0 +1,60 @@
+"""The package as a whole: without torch, and what its build makes.  No GPU."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+from support import ROOT
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None  # what an import of it finds is nothing
+import kda
+assert not hasattr(kda, "torch")
+try: kda.torch
+except AttributeError as error: print(error)
+try: import kda.torch
+except ModuleNotFoundError as error: print(error.name)
+"""
+
+
+# The bug: hasattr(kda, "torch") raised ModuleNotFoundError, which an import alone should.
+def test_without_torch_there_is_no_attribute_of_that_name():
+    env = dict(os.environ)
+    if "KDA_PYTHON_INSTALLED" not in env:
+        env["PYTHONPATH"] = str(ROOT / "tools" / "python")
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    ran = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert ran.returncode == 0, ran.stderr
+    first, second = ran.stdout.splitlines()
+    assert first.startswith("module 'kda' has no attribute 'torch': ")
+    assert second == "torch"
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    """tools/python/backend, on a scikit-build-core that is not here."""
+    package = types.ModuleType("scikit_build_core")
+    package.build = types.SimpleNamespace(
+        build_sdist=lambda folder, settings=None: "kda-0.1.0.tar.gz",
+        get_requires_for_build_sdist=lambda settings=None: [],
+        prepare_metadata_for_build_wheel=None,
+        prepare_metadata_for_build_editable=None,
+    )
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    path = ROOT / "tools" / "python" / "backend" / "backend.py"
+    spec = importlib.util.spec_from_file_location("kda_backend", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# The bug: an sdist was made without the C++ sources, which lie above tools/python, and no wheel could
+# be built from it.
+def test_no_sdist_is_made(backend, tmp_path):
+    with pytest.raises(backend.UnsupportedOperation, match="pip wheel ./tools/python"):
+        backend.build_sdist(str(tmp_path))
+    assert not list(tmp_path.iterdir())
