@@ -53,9 +53,9 @@ struct Stage {
   std::string file;     // "chunk/prepare.cu", looked up in the family's folder, then its fallback
   std::string entry;    // "kda_chunk_prepare", extern "C"; takes one Args by value
   std::string prelude;  // "#define KDA_SHAPE {...}\n#define KDA_TUNING {...}\n"
-  // Preludes by which it has more registers and is launched alike: where it spills the first that
-  // does not is taken, or the last.
-  std::vector<std::string> roomier;
+  // The prelude by which it has more registers, and is launched alike, once so many (1, ...) have
+  // spilt; empty: there is none.  Null where there never is.
+  std::function<std::string(int spilt)> roomier;
   unsigned threads = 0;
   std::size_t shared_bytes = 0;  // dynamic
   unsigned cluster = 1;          // CTAs a cluster, along x

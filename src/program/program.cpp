@@ -21,7 +21,8 @@ namespace {
 struct Ready {
   std::string path;
   cache::Found found;
-  std::size_t spilt = 0;  // of the stage's preludes
+  std::string prelude;
+  std::vector<std::string> spilt;  // preludes before it
 };
 
 Status too_much_shared(const compose::Recipe& recipe, const compose::Stage& stage,
@@ -78,8 +79,10 @@ Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& st
                          const device::Device& device, cache::Cache& cache) {
   if (stage.shared_bytes > device.shared_per_block)
     return too_much_shared(recipe, stage, 0, device);
-  for (std::size_t spilt = 0;; ++spilt) {
-    Result<Unit> unit = portable_unit_of(after(stage, spilt), device);
+  std::vector<std::string> spilt;
+  std::optional<compose::Stage> other;
+  for (const compose::Stage* now = &stage;;) {
+    Result<Unit> unit = portable_unit_of(*now, device);
     if (!unit) return unit.status();
     const Result<cache::Found> found = find_or_compile(*unit, cache);
     if (!found) return found.status();
@@ -87,9 +90,14 @@ Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& st
     if (fixed + stage.shared_bytes > device.shared_per_block) {
       return too_much_shared(recipe, stage, fixed, device);
     }
-    if (found->entry->resources.spill_bytes == 0 || spilt == stage.roomier.size()) {
-      return Ready{std::move(unit->path), *found, spilt};
+    std::optional<compose::Stage> next;
+    if (found->entry->resources.spill_bytes > 0) {
+      next = roomier(stage, static_cast<int>(spilt.size()) + 1);
     }
+    if (!next) return Ready{std::move(unit->path), *found, now->prelude, std::move(spilt)};
+    spilt.push_back(now->prelude);
+    other = std::move(next);
+    now = &*other;
   }
 }
 
@@ -123,10 +131,8 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
     Ready& from = **ready[i];
     Kernel kernel;
     kernel.stage = std::move(recipe.stages[i]);
-    for (std::size_t spilt = 0; spilt < from.spilt; ++spilt) {
-      kernel.spilt.push_back(after(kernel.stage, spilt).prelude);
-    }
-    kernel.stage = after(std::move(kernel.stage), from.spilt);
+    kernel.stage.prelude = std::move(from.prelude);
+    kernel.spilt = std::move(from.spilt);
     kernel.path = std::move(from.path);
     kernel.resources = from.found.entry->resources;
     kernel.origin = from.found.origin;
@@ -146,10 +152,12 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
 
 }  // namespace
 
-compose::Stage after(compose::Stage stage, std::size_t spilt) {
-  if (spilt > 0) stage.prelude = stage.roomier[spilt - 1];
-  stage.roomier.erase(stage.roomier.begin(), stage.roomier.begin() + static_cast<long>(spilt));
-  return stage;
+std::optional<compose::Stage> roomier(const compose::Stage& stage, int spilt) {
+  std::string prelude = stage.roomier ? stage.roomier(spilt) : std::string();
+  if (prelude.empty()) return std::nullopt;
+  std::optional<compose::Stage> other(stage);
+  other->prelude = std::move(prelude);
+  return other;
 }
 
 unsigned default_threads() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@ namespace kda::program {
 
 struct Kernel {
   compose::Stage stage;            // by the prelude that was taken
-  std::vector<std::string> spilt;  // those that were not
+  std::vector<std::string> spilt;  // those before it
   std::string path;                // the template that served
   compile::Resources resources;
   cache::Origin origin;
@@ -30,8 +31,8 @@ struct Program {
   std::shared_ptr<launch::GraphPool> graphs;  // of all kernels at once; null: one by one
 };
 
-// The stage once so many of its preludes have spilt.
-compose::Stage after(compose::Stage stage, std::size_t spilt);
+// The stage as it is built once so many of its preludes have spilt; none: nothing has more room.
+std::optional<compose::Stage> roomier(const compose::Stage& stage, int spilt);
 
 // Threads that compile where nobody says how many: KDA_JIT_THREADS, or as many as cores.
 unsigned default_threads();
@@ -64,7 +65,7 @@ Result<Unit> unit_of(const compose::Stage& stage, const device::Device& device);
 // what is missing, which may open NVRTC.
 Result<Unit> portable_unit_of(const compose::Stage& stage, const device::Device& device);
 Status add_compiler(Unit& unit);
-// With a compiler in the key where this machine has one, as to tell what there is needs none.
+// With a compiler in the key where this machine has one: for who only tells what there is.
 Result<Unit> unit_at_hand(const compose::Stage& stage, const device::Device& device);
 
 // Fails with compile_failed, under KDA_JIT=off too.

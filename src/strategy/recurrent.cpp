@@ -224,20 +224,21 @@ compose::Stage step_stage(const Problem& problem, const device::Device& device,
   return step;
 }
 
-// What the kernel is specialised on, and by ever fewer blocks a multiprocessor, as some spill for
-// which geometry_of has too few registers: one in twenty of problems drawn at random, by a few
-// words, and more registers for all of these made the others up to 16% slower (H200,
-// tools/results/log/recurrent.md).
+// What the kernel is specialised on; and where it spills, for which geometry_of has too few
+// registers, by three quarters of the blocks a multiprocessor, and so on.  One in twenty of
+// problems drawn at random spills, and more registers for all that are alike made the others up to
+// 16% slower (H200, tools/results/log/recurrent.md).
 void specialise(compose::Stage& step, const abi::Shape& shape, const Geometry& geometry,
                 const tunable::Values& values) {
   step.prelude = compose::prelude(shape, values);
-  const int each = std::max(1, 128 / static_cast<int>(step.threads));  // blocks of four warps
-  for (int blocks = geometry.resident; blocks > 1;) {
-    blocks = std::max(1, std::min(blocks - 1, blocks * 3 / 4 / each * each));
+  step.roomier = [shape, values, resident = geometry.resident](int spilt) {
+    int blocks = resident;
+    for (int i = 0; i < spilt && blocks > 0; ++i) blocks = blocks * 3 / 4;
+    if (blocks == 0) return std::string();
     tunable::Values fewer = values;
-    fewer.emplace_back("spare", geometry.resident - blocks);
-    step.roomier.push_back(compose::prelude(shape, fewer));
-  }
+    fewer.emplace_back("spare", resident - blocks);
+    return compose::prelude(shape, fewer);
+  };
 }
 
 std::int64_t one_a_block(std::int64_t) { return 1; }

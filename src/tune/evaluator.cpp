@@ -1,7 +1,6 @@
 #include "tune/evaluator.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "tune/build.hpp"

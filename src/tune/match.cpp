@@ -124,7 +124,7 @@ std::string words_of(const Question& question, const Record& record, const Fit& 
   if (fit.match == Match::other_build) {
     const Environment& then = record.environment;
     const std::optional<Environment>& now = question.environment;
-    const char* other = !now ? "an NVRTC that there is none to compare with"
+    const char* other = !now                               ? "an NVRTC, and here is none to compare"
                         : then.templates != now->templates ? "other kernel templates"
                         : then.compiler != now->compiler   ? "another NVRTC"
                         : then.l2_bytes != now->l2_bytes   ? "another size of L2"

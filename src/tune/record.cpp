@@ -21,8 +21,8 @@ Problem problem_of(Fields& fields) {
   const Result<Problem> parsed = problem::parse(fields.text("problem"));
   const Result<Problem> complete = parsed ? problem::complete(*parsed) : parsed;
   if (complete) return *complete;
-  fields.refuse(complete.status().message(),
-                Code::unsupported);  // perhaps by a word of a newer one
+  // Perhaps a newer library's words.
+  fields.refuse(complete.status().message(), Code::unsupported);
   return {};
 }
 

@@ -129,15 +129,17 @@ TEST_CASE("a kernel that spills gives way to one for fewer blocks", "[program][c
   const device::Device& h200 = device_named("h200");
   compose::Recipe recipe = plan::choose(*problem, h200, {.strategy = "recurrent"})->recipe;
   compose::Stage& stage = recipe.stages[0];
-  REQUIRE_FALSE(stage.roomier.empty());
-  CHECK_THAT(stage.roomier[0], test::contains(".spare = "));
+  REQUIRE(stage.roomier);
+  CHECK_THAT(stage.roomier(1), test::contains(".spare = "));
+  CHECK(stage.roomier(99).empty());
   // As many blocks as only fit if it spills.
   const std::string fits = stage.prelude;
-  std::string crowded = stage.roomier[0];
+  std::string crowded = stage.roomier(1);
   const std::size_t at = crowded.find(".spare = ") + 9;
   crowded.replace(at, crowded.find_first_of(",}", at) - at, "-12");
   stage.prelude = crowded;
-  stage.roomier.insert(stage.roomier.begin(), fits);
+  const auto ever_fewer = stage.roomier;
+  stage.roomier = [&](int spilt) { return spilt == 1 ? fits : ever_fewer(spilt - 1); };
 
   const test::Scratch directory;
   for (const auto origin : {cache::Origin::built, cache::Origin::disk}) {
@@ -152,11 +154,17 @@ TEST_CASE("a kernel that spills gives way to one for fewer blocks", "[program][c
     CHECK(kernel.stage.prelude != crowded);
   }
   // Nothing is better than the last.
-  stage.roomier = {crowded};
+  stage.roomier = [&](int spilt) { return spilt == 1 ? crowded : std::string(); };
   cache::Cache cache(directory.path());
   const auto program = program::build(recipe, h200, cache);
   REQUIRE(program);
   CHECK(program->kernels[0].resources.spill_bytes > 0);
+}
+
+// The bug: kda-tune tune and build, and Effort::measure, took as many threads as cores.
+TEST_CASE("KDA_JIT_THREADS says how many compile where nobody else does", "[program]") {
+  const test::Environment three("KDA_JIT_THREADS", "3");
+  CHECK(program::default_threads() == 3);
 }
 
 TEST_CASE("a failing compile fails again and is not remembered", "[program][compile]") {

@@ -55,26 +55,27 @@ std::string title(const char* of, std::uint64_t seed) {
   return std::string(of) + ", seed " + std::to_string(seed);
 }
 
-}  // namespace
-
-TEST_CASE("any problem by any tuning, on the device", "[gpu]") {
+template <class RoundOf, class Run>
+void check_rounds(const char* of, const RoundOf& round_of, const Run& run) {
   if (!on_device()) return;
-  each_round([](std::uint64_t seed) {
-    const auto round = round_of_trials(seed);
-    const Tally tally = sweep(title("any problem", seed).c_str(), round.trials, round.variants);
+  each_round([&](std::uint64_t seed) {
+    const auto round = round_of(seed);
+    const Tally tally = run(title(of, seed).c_str(), round.trials, round.variants);
     CHECK(tally.failed == 0);
     CHECK(tally.passed >= kProblems);
   });
 }
 
+}  // namespace
+
+TEST_CASE("any problem by any tuning, on the device", "[gpu]") {
+  check_rounds("any problem", round_of_trials,
+               [](const auto&... round) { return sweep(round...); });
+}
+
 TEST_CASE("any pool by any tuning, on the device", "[gpu]") {
-  if (!on_device()) return;
-  each_round([](std::uint64_t seed) {
-    const auto round = round_of_pools(seed);
-    const Tally tally = sweep_pools(title("any pool", seed).c_str(), round.trials, round.variants);
-    CHECK(tally.failed == 0);
-    CHECK(tally.passed >= kProblems);
-  });
+  check_rounds("any pool", round_of_pools,
+               [](const auto&... round) { return sweep_pools(round...); });
 }
 
 TEST_CASE("any problem and any pool compose by any tuning") {

@@ -124,12 +124,20 @@ TEST_CASE("rows that keep the promise are right by any scale", "[gpu]") {
   check_on_device("promised rows by any scale", trials);
 }
 
+// By groups where slabs, of which teams are made, would multiply too small a scale into them.
 TEST_CASE("fused serves promised rows by any scale", "[strategy]") {
-  for (const char* scale : {"scale=0.004", "scale=0.02", "scale=0.00097", "scale=3000"}) {
+  for (const auto& [scale, by_teams] : {std::pair{"scale=0.05", true},
+                                        {"scale=0.02", false},
+                                        {"scale=0.004", false},
+                                        {"scale=0.00097", false},
+                                        {"scale=3000", false}}) {
     INFO(scale);
     const auto problem =
         problem::parse(std::string("T=8192 H=64 l2norm=0 qk_normalized=1 h0=1 ht=1 ") + scale);
     REQUIRE(problem);
     CHECK(supports(*problem, {.target = "sm_90a", .strategy = "fused"}));
+    const Status teams =
+        supports(*problem, {.target = "sm_90a", .strategy = "fused", .tuning = "groups=4"});
+    CHECK(teams.ok() == by_teams);
   }
 }

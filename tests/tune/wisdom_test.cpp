@@ -9,6 +9,7 @@
 
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
+#include "tune/match.hpp"
 #include "tune/records.hpp"
 
 using namespace kda;
@@ -335,4 +336,17 @@ TEST_CASE("measurements of a directory that others may write are neither read no
     CHECK(found());
     CHECK(tune::shared_wisdom("", cache)->keeps());
   }
+}
+
+// The bug: where no NVRTC could be asked, what the same templates were measured by was "measured
+// with other kernel templates".
+TEST_CASE("a match says that there is no NVRTC to compare", "[tune]") {
+  const tune::Record record = record_of(problem_in_words(kWords));
+  tune::Question question = tune::question_of(record.problem, h200(), "");
+  question.environment.reset();
+  const auto fit = tune::fit_of(question, record, tune::key_of(record.problem), question.family);
+  REQUIRE(fit);
+  const std::string words = tune::words_of(question, record, *fit, tune::Source::user,
+                                           *tune::answer_of(question, record));
+  CHECK_THAT(words, test::contains("(measured with an NVRTC, and here is none to compare)"));
 }

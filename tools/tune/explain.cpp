@@ -136,10 +136,10 @@ int explain(const Request& request) {
     program::Unit unit = must(program::unit_at_hand(stage, target.device));
     Result<cache::Found> found = look_up(unit, *cache);
     // Of those that spill as far as is known here.
-    for (std::size_t spilt = 1;
-         spilt <= stage.roomier.size() && found && found->entry->resources.spill_bytes > 0;
-         ++spilt) {
-      unit = must(program::unit_at_hand(program::after(stage, spilt), target.device));
+    for (int spilt = 1; found && found->entry->resources.spill_bytes > 0; ++spilt) {
+      const std::optional<compose::Stage> other = program::roomier(stage, spilt);
+      if (!other) break;
+      unit = must(program::unit_at_hand(*other, target.device));
       found = look_up(unit, *cache);
     }
     kernels.push_back(kernel_row(stage, unit, found ? &*found : nullptr));

@@ -75,7 +75,7 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
   add("verify", "Reads every file of the user's directory.", wisdom_verify);
   sub = add("prune", "Removes records from the user's directory.", wisdom_prune);
   sub->add_flag("--stale", request.prune.stale, "of other templates or compilers than now");
-  sub->add_flag("--damaged", request.prune.damaged, "what verify finds");
+  sub->add_flag("--damaged", request.prune.damaged, "what verify calls damaged");
   sub->add_option("--of-device", request.prune.device, "of the device of this name")
       ->type_name("NAME");
   sub->add_flag("--all", request.prune.all, "every one");

@@ -124,6 +124,33 @@ TEST_CASE("find and explain ask for what was named, where it was named", "[tools
   CHECK(chosen == record.winner.strategy);
 }
 
+// The bug: records of a newer library were damage to verify and doctor, and --damaged removed them.
+TEST_CASE("records of another version of the library are told apart from damaged ones", "[tools]") {
+  const test::Scratch scratch;
+  const std::string here = scratch / "here";
+  const tune::Record record = test::record_of(test::problem_in_words("T=300 H=2"));
+  REQUIRE(tune::Wisdom(here, "").add(record));
+  const std::string folder = here + "/v1/" + digest(record.environment);
+  const std::string path = folder + "/" + tune::key_digest(record.problem) + ".json";
+  std::string text = to_json(record);
+  text.replace(text.find("\"kda_wisdom\":1"), 14, "\"kda_wisdom\":2");
+  std::ofstream(path) << text;
+  const Json found = Json::parse(out_of({"wisdom", "verify", "--wisdom-dir", here, "-o", "json"}));
+  CHECK(found["damaged"].empty());
+  CHECK_THAT(test::text(found["not for this library"][0]["why"]), test::contains("newer"));
+  CHECK(out_of({"wisdom", "prune", "--damaged", "--wisdom-dir", here}) == "0 removed\n");
+  std::ofstream(path) << "damage";
+  CHECK(out_of({"wisdom", "prune", "--damaged", "--wisdom-dir", here}) == "1 removed\n");
+}
+
+// The bug: find answered for the first of several strategies.
+TEST_CASE("find takes one strategy", "[tools]") {
+  const test::Ran two = test::kda_tune(
+      {"wisdom", "find", "h64", "--arch", "h200", "--strategy", "fused", "--strategy", "chunk"});
+  CHECK(two.code == 2);
+  CHECK_THAT(two.err, test::contains("wisdom find takes one"));
+}
+
 // The bug: of what was expected to take less than the chosen one, explain said that it was
 // expected to take longer.
 TEST_CASE("explain says why what it expects less of is not chosen", "[tools]") {
