@@ -70,7 +70,7 @@ Forgetting where_gates_forget(const Problem& problem, const device::Device& devi
 std::string why_not(const Problem& problem, const device::Device& device) {
   if (problem.state_pool) return "state_pool is true; states by themselves are served";
   if (problem.varlen) return "varlen is true; dense sequences are served";
-  std::string why = why_not_slabs(problem);
+  std::string why = why_not_by_teams(problem);
   if (!why.empty() || most_segments(problem, device) >= 2) return why;
   return fmt::format(
       "max_sequences is {} with HV={} and V={}, of whose parts {} has a pair of blocks for fewer "

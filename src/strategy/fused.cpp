@@ -64,9 +64,9 @@ int default_groups(const Problem& problem) {
   constexpr int kOften = 128;  // tokens
   const int every = problem.checkpoint_tokens;
   const bool wide = problem.state_type == DType::f32;
-  if (makes_slabs(problem)) {
-    return wide || every == 0 || (every > kOften && problem.key_dim > 64) ? 4 : 2;
-  }
+  const bool leaves_teams_room = wide || every == 0 || (every > kOften && problem.key_dim > 64);
+  if (makes_by_teams(problem) && leaves_teams_room) return 4;
+  if (makes_slabs(problem)) return 2;
   return every > 0 && every <= kOften ? 2 : 3;
 }
 
@@ -110,7 +110,7 @@ class Maps {
     static_assert(abi::fused::columns == 64);
     rows_ = boxes_of_rows(problem, in, out, kTokens);
     if (keeps) states_ = box_of_states(problem::shape_of(problem), in, out);
-    if (!makes_slabs(problem)) return;
+    if (!(teams ? makes_by_teams(problem) : makes_slabs(problem))) return;
     const abi::Shape shape = problem::shape_of(problem);
     const Slabs slabs = teams ? Slabs{.channels = 64, .count = 1}
                               : Slabs{.channels = abi::factors::slab(shape),
@@ -174,12 +174,12 @@ Result<compose::Recipe> compose_parts(const Problem& problem, const device::Devi
                     "run or another strategy do",
                     problem.max_tokens, kMostTokens));
   }
-  if (abi::fused::by_teams(tuning.groups) && !makes_slabs(problem)) {
+  if (abi::fused::by_teams(tuning.groups) && !makes_by_teams(problem)) {
     return Status(
         Code::unsupported,
         fmt::format("strategy fused: groups={} are teams: {}; groups=3 serves the rest (the "
                     "problem is {})",
-                    tuning.groups, why_not_slabs(problem), problem::to_text(problem)));
+                    tuning.groups, why_not_by_teams(problem), problem::to_text(problem)));
   }
   if (tuning.short_tokens > 1 && !problem.varlen) {
     return Status(Code::unsupported,
@@ -201,7 +201,8 @@ Result<compose::Recipe> compose_parts(const Problem& problem, const device::Devi
   stage.file = "fused/forward.cu";
   stage.entry = "kda_fused_forward";
   tunable::Values factors = {{"groups", tuning.groups}};
-  if (makes_slabs(problem)) factors.emplace_back("slabs", 1);
+  const bool slabs = abi::fused::by_teams(tuning.groups) || makes_slabs(problem);
+  if (slabs) factors.emplace_back("slabs", 1);
   if (tuning.short_tokens > 1) factors.emplace_back("short_tokens", tuning.short_tokens);
   factors.emplace_back("beside", 1);
   if (segments > 1) factors.emplace_back("segments", segments);
@@ -341,7 +342,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
 }  // namespace
 
 int most_segments(const Problem& problem, const device::Device& device) {
-  const bool serves = fused.applicable(problem, device) && makes_slabs(problem) &&
+  const bool serves = fused.applicable(problem, device) && makes_by_teams(problem) &&
                       !problem.varlen && !problem.state_pool;
   if (!serves) return 1;
   const std::int64_t parts = std::max<std::int64_t>(parts_of(problem, problem.max_sequences), 1);

@@ -69,18 +69,18 @@ std::string why_not_by_group(const Problem& problem, const device::Device& devic
 }
 
 bool makes_slabs(const Problem& problem) {
-  return problem.gate == Gate::bounded && problem.gate_type != DType::f32 &&
-         is_slabs_bound(problem.lower_bound) && is_slabs_scale(problem);
+  return problem.gate == Gate::bounded && makes_by_teams(problem);
 }
 
-std::string why_not_slabs(const Problem& problem) {
-  if (makes_slabs(problem)) return {};
-  if (problem.gate != Gate::bounded) return "gate is not bounded; Gate::bounded is served";
+bool makes_by_teams(const Problem& problem) { return why_not_by_teams(problem).empty(); }
+
+std::string why_not_by_teams(const Problem& problem) {
   if (problem.gate_type == DType::f32) return "gate_type is f32; bf16 and f16 are served";
-  if (problem.lower_bound > kWeakestSlab || problem.lower_bound < kStrongestSlab) {
+  if (problem.gate == Gate::bounded && !is_slabs_bound(problem.lower_bound)) {
     return fmt::format("lower_bound is {}; {:.3f} to {} are served", problem.lower_bound,
                        kStrongestSlab, kWeakestSlab);
   }
+  if (is_slabs_scale(problem)) return {};
   return fmt::format("scale is {}{}; 1/{} to {} are served", problem.scale,
                      problem.l2norm_qk ? "" : " with l2norm_qk = false", 1 / least_scale(problem),
                      kScales);

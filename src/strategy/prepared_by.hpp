@@ -1,4 +1,4 @@
-// Which problems' factors are made by groups and slabs of Hopper's kernels, and of others why not:
+// Which problems' factors are made by groups, slabs and teams of Hopper's kernels, and of others why not:
 // the first field in the way, its value and what is served, as a refusal ends; empty where nothing
 // is.
 #pragma once
@@ -19,7 +19,11 @@ std::string why_not_by_group(const Problem& problem, const device::Device& devic
 // bounded gate under which no half of a chunk decays by more than 2^-119, whatever g is, g of 16
 // bits, and a scale that leaves q times it in f16's range.
 bool makes_slabs(const Problem& problem);
-std::string why_not_slabs(const Problem& problem);
+
+// Whether teams of two warps can (templates/sm90/teams): the same of other gates, too, as they look
+// how far each half decays.
+bool makes_by_teams(const Problem& problem);
+std::string why_not_by_teams(const Problem& problem);
 
 // Scales by which strategy segments serves f16 (abi::segments::query_scale).
 constexpr float kLeastSegmentsScale = 1.0F / 128, kMostSegmentsScale = 16.0F;

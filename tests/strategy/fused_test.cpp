@@ -127,8 +127,9 @@ std::vector<Trial> gates() {
   std::vector<Trial> out;
   for (const reference::InputSpec& spec : gates_of_every_way())
     for (const char* type : {"g=f32 ", "g=bf16 "})
-      out.push_back(
-          trial(std::string(type) + "beta=f32 gate=log_decay K=128 V=128", {500, 500, 500}, spec));
+      for (const char* gate : {"gate=log_decay ", "gate=logsigmoid "})
+        out.push_back(
+            trial(std::string(type) + "beta=f32 K=128 V=128 " + gate, {500, 500, 500}, spec));
   // As models that keep their sigmoids hand them over; of equal keys, each written in full, too.
   for (const char* words : {"gate=log_decay g=f32 ", "gate=bounded ", "gate=softplus K=64 "})
     for (const bool hard : {false, true}) {
@@ -138,6 +139,70 @@ std::vector<Trial> gates() {
       out.push_back(trial(std::string(words) + "beta=f32 beta_logit=0 beta_most_1=1 V=128 HV=2",
                           {500, 77}, spec));
     }
+  return out;
+}
+
+// What teams have an anchor for at each half's start, and what wants several: halves that decay by
+// a little more than 2^-120, by as much in one token, in a few or in one channel.
+std::vector<Trial> anchors() {
+  using reference::GatePattern;
+  constexpr double closed = -std::numeric_limits<double>::infinity();
+  struct Pattern {
+    GatePattern gate;
+    double value, other;
+    int position = 0, period = 64;
+  };
+  constexpr Pattern patterns[] = {
+      {GatePattern::constant, -4, 0},
+      {GatePattern::constant, -5.3, 0},
+      {GatePattern::constant, -20, 0},
+      {GatePattern::constant, -83, 0},
+      {GatePattern::constant, -84, 0},
+      {GatePattern::by_token, -0.01, -90},
+      {GatePattern::by_token, -30, -0.2},
+      {GatePattern::by_token, -0.01, closed},
+      {GatePattern::by_channel, -0.01, -12},
+      {GatePattern::by_channel, -7, closed},
+      {GatePattern::one_channel, -0.01, -6},
+      {GatePattern::one_channel, -6, -0.01},
+      {GatePattern::spike, -0.3, -60, 0, 5},
+      {GatePattern::spike, -6, -300, 3, 7},
+      {GatePattern::spike, -0.01, -90, 15, 16},
+      {GatePattern::spike, -0.01, -90, 0, 16},
+      {GatePattern::spike, -0.01, closed, 9, 32},
+  };
+  std::vector<Trial> out;
+  for (const char* words : {"gate=log_decay ", "gate=log_decay g=f16 K=64 ", "gate=logsigmoid ",
+                            "gate=softplus ", "gate=softplus g=f16 K=64 varlen=1 "})
+    for (const Pattern& each : patterns) {
+      const double sign = std::string_view(words).starts_with("gate=softplus") ? -1 : 1;
+      reference::InputSpec spec;
+      spec.gate = each.gate;
+      spec.gate_value = sign * each.value;
+      spec.gate_other = sign * each.other;
+      spec.gate_position = each.position;
+      spec.gate_period = each.period;
+      spec.dt_bias = each.position == 0;
+      out.push_back(trial(std::string("V=128 HV=2 ") + words, {300, 77}, spec));
+    }
+  return out;
+}
+
+// What becomes of a gate's parameters that are as large as they can be, and of missing tokens.
+std::vector<Trial> open_parameters() {
+  std::vector<Trial> out;
+  for (const double A_log : {-200.0, 3.0, 80.0, 100.0}) {
+    reference::InputSpec spec;
+    spec.A_log_value = A_log;
+    for (const char* words : {"", "varlen=1 ", "g=f16 "})
+      out.push_back(trial(std::string("gate=softplus V=128 HV=2 ") + words, {77, 77}, spec));
+  }
+  for (const double bias : {std::numeric_limits<double>::infinity(), 3e38, 200.0, -3e38}) {
+    reference::InputSpec spec;
+    spec.dt_bias_value = bias;
+    for (const char* words : {"", "varlen=1 ", "g=f16 "})
+      out.push_back(trial(std::string("gate=softplus V=128 HV=2 ") + words, {77, 77}, spec));
+  }
   return out;
 }
 
@@ -505,8 +570,8 @@ TEST_CASE("nothing overlaps in a block's memory", "[strategy]") {
 }
 
 TEST_CASE("fused composes where it serves", "[strategy]") {
-  for (const auto& trials : {lengths(), many_parts(), gates(), slabs(), places(), plain(pools()),
-                             plain(checkpoints())}) {
+  for (const auto& trials : {lengths(), many_parts(), gates(), anchors(), open_parameters(),
+                             slabs(), places(), plain(pools()), plain(checkpoints())}) {
     const Tally tally = compose_only("fused", trials, "sm_90a", variants());
     CHECK(tally.failed == 0);
     CHECK(tally.refused == 0);
@@ -562,7 +627,16 @@ TEST_CASE("fused, pieces that the walk has noted", "[gpu][fused]") {
 }
 
 TEST_CASE("fused under every gate", "[gpu][fused]") {
-  check_on_device("fused gates", gates(), variants());
+  check_on_device("fused gates", gates(), all_groups());
+}
+
+TEST_CASE("fused, halves that want several anchors", "[gpu][fused]") {
+  check_on_device("fused anchors", anchors(), {{"fused", "groups=3"}, {"fused", "groups=4"}});
+}
+
+TEST_CASE("fused, a gate's parameters at their ends", "[gpu][fused]") {
+  check_on_device("fused open parameters", open_parameters(),
+                  {{"fused", "groups=3"}, {"fused", "groups=4"}});
 }
 
 TEST_CASE("fused by slabs", "[gpu][fused]") {

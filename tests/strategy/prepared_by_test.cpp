@@ -51,10 +51,11 @@ TEST_CASE("what keeps a problem from groups is named with its value", "[strategy
   }
 }
 
-TEST_CASE("what keeps a problem from slabs is named with its value", "[strategy]") {
-  CHECK(why_not_slabs(problem_in_words("T=8192 H=8")).empty());
+TEST_CASE("what keeps a problem from teams is named with its value", "[strategy]") {
+  for (const char* words : {"T=8192 H=8", "T=8192 H=8 gate=softplus", "T=8192 H=8 gate=log_decay"}) {
+    CHECK(why_not_by_teams(problem_in_words(words)).empty());
+  }
   constexpr Refused refused[] = {
-      {"gate=softplus", "gate is not bounded; Gate::bounded is served"},
       {"g=f32", "gate_type is f32; bf16 and f16 are served"},
       {"lower_bound=-6", "lower_bound is -6; -5.155 to -1e-06 are served"},
       {"scale=2000", "scale is 2000; 1/1024 to 1024 are served"},
@@ -63,7 +64,7 @@ TEST_CASE("what keeps a problem from slabs is named with its value", "[strategy]
   };
   for (const Refused& each : refused) {
     const Problem problem = problem_in_words(std::string("T=8192 H=8 ") + each.words);
-    CHECK(why_not_slabs(problem) == each.why);
+    CHECK(why_not_by_teams(problem) == each.why);
   }
 }
 

@@ -34,6 +34,10 @@ std::vector<Trial> repeated() {
       out.push_back(
           trial(std::string("g=bf16 gate=bounded beta=f32 beta_logit=0 beta_most_1=1 ") + words,
                 {tokens}, spec));
+      spec.gate_value = decay;
+      out.push_back(
+          trial(std::string("g=bf16 gate=log_decay beta=f32 beta_logit=0 beta_most_1=1 ") + words,
+                {tokens}, spec));
     }
   return out;
 }

@@ -32,7 +32,7 @@ struct BySlab : Maker<slabs::Factors> {
     ptx::mbarrier_wait(pair.landed(group), round);
     load(pair).finish(rows);
     ptx::mbarrier_wait(pair.made(group), round ^ 1);  // of the chunk before: all have its scores
-    make_rows(buffer, address, gate, Raw::inverse_depths(in.lower_bound, lane().t), in.scale,
+    make_rows(buffer, address, gate, Raw::of_tokens(in.lower_bound, lane().t), in.scale,
               [&] { ptx::mbarrier_wait(pair.taken(group), round ^ 1); });
     slabs::Beta beta = 0;  // of the next, when nobody reads this one's any more
     end(

@@ -89,7 +89,7 @@ class ByTeam : teams::Solve {
     }
     bool has_started = false;
     make_rows(
-        scores, gate, triangle, Gate::inverse_depths(in.lower_bound, lane().t), in.scale,
+        scores, gate, triangle, Gate::of_tokens(in.lower_bound, lane().t), in.scale,
         [&](int half) {
           load(pair).wait(half);
           if (half == 0 && !carried) {  // where the team need not meet before

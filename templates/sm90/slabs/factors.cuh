@@ -13,17 +13,17 @@ namespace kda::slabs {
 
 struct Factors : Lengths {
   using Lengths::Lengths;
-  using Gate = BoundedGate<k_steps>;
+  using Gate = slabs::Gate<k_steps>;
 
   // The warp's raw rows have landed, and the group has done with the last chunk's scores, beta
   // excepted; when free() returns, the image may be written.  Then Kd, Qd and the decay, visible to
   // the group (to the copy engine once make_writers() is through), and the scores.
   template <class Free>
-  KDA_DEVICE void make_rows(char* buffer, u32 address, const Gate& gate, float2 inverse_depths,
+  KDA_DEVICE void make_rows(char* buffer, u32 address, const Gate& gate, float2 of_tokens,
                             float scale, const Free& free) const {
     sum_squares();
     meet();
-    build(address, gate, inverse_depths, scale, free);
+    build(address, gate, of_tokens, scale, free);
     if (number_in_warp() < slab) {
       const int channel = warp * slab + number_in_warp();
       reinterpret_cast<float*>(buffer + image.decay)[tile::decay_place(channel)] =
@@ -47,7 +47,7 @@ struct Factors : Lengths {
   // turn must find room in the cache for instructions.  Kr of the first half goes to its end only
   // (decay_columns).
   template <class Free>
-  KDA_DEVICE void build(u32 address, const Gate& gate, float2 inverse_depths, float scale,
+  KDA_DEVICE void build(u32 address, const Gate& gate, float2 of_tokens, float scale,
                         const Free& free) const {
     const float k_units = key_unit(scale);
     const float q_units = query_unit(scale);
@@ -71,7 +71,7 @@ struct Factors : Lengths {
       for (int ks = 0; ks < k_steps; ++ks) {
         Sums d;
         const u32 k_piece = piece(raw, half, ks);
-        accumulate(d, lane(), g_raw, gate, Triangle(lane()), inverse_depths, ks);
+        accumulate(d, lane(), g_raw, gate, Triangle(lane()), of_tokens, ks);
         u32 k_raw[4];
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_piece);

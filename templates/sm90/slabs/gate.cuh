@@ -6,19 +6,34 @@
 #include "ptx/load_if.cuh"
 #include "sm90/factors/sizes.cuh"
 #include "step/gate.cuh"
+#include "step/log_decay.cuh"
 #include "tile/operand.cuh"
 
 namespace kda::slabs {
 
-// Bits of the raw g, minus infinity, that does not decay at all.
-constexpr u32 closed_gate = shape.gate_type == abi::DType::f16 ? 0xfc00 : 0xff80;
+// Bits of the raw g that does not decay at all: minus infinity, or plus infinity, or 0.
+constexpr u32 closed_gate = [] {
+  const u32 infinity = shape.gate_type == abi::DType::f16 ? 0x7c00 : 0x7f80;
+  if (shape.gate == abi::Gate::log_decay) return u32{0};
+  return shape.gate == abi::Gate::logsigmoid ? infinity : infinity | 0x8000U;
+}();
+
+// Log decays are rounded to f16, and where a gate repeats each is as far off: so they differ by an
+// eighth of a bit from lane to lane, one up and one down, and their sum is not.  What a number is
+// multiplied by for that, of a lane's even and odd tokens.
+KDA_DEVICE float2 apart(float one, u32 t) {
+  constexpr float step = 0.92F / 8 * 0x1p-11F;
+  const float part = one * step * static_cast<float>(static_cast<int>(2 * t + 1));
+  return make_float2(one + part, one - part);
+}
 
 // The bounded gate's log2 decays, times `scale` so that small ones are no subnormal f16:
 // lower_bound log2(e) / (1 + exp(-x)) as one reciprocal, which asks for a lower_bound that is not
 // 0.  steps: of 16 channels, a warp's.
 template <int steps>
 struct BoundedGate {
-  static constexpr int scale = 4096;
+  static constexpr int scale_bits = 12;
+  static constexpr float scale = 1 << scale_bits;
 
   float slope;
   float offset[2];  // of channels lane / 4 and lane / 4 + 8, of k step lane % steps (1, 2 or 4)
@@ -41,14 +56,9 @@ struct BoundedGate {
     }
   }
 
-  // 1 / lower_bound, as log_decay() wants it, of a lane's even and odd tokens.  Log decays are
-  // rounded to f16, and where a gate repeats each is as far off: so they differ by an eighth of a
-  // bit from lane to lane, one up and one down, and their sum is not.
-  static KDA_DEVICE float2 inverse_depths(float lower_bound, u32 t) {
-    constexpr float apart = 0.92F / 8 * 0x1p-11F;
-    const float one = step::reciprocal_approximate(lower_bound * (step::log2e * scale));
-    const float part = one * apart * static_cast<float>(static_cast<int>(2 * t + 1));
-    return make_float2(one + part, one - part);
+  // What log_decay() wants of a lane's even and odd tokens: 1 / lower_bound.
+  static KDA_DEVICE float2 of_tokens(float lower_bound, u32 t) {
+    return apart(step::reciprocal_approximate(lower_bound * (step::log2e * scale)), t);
   }
 
   // Of a lane's channel in the first or second eight of a k step.
@@ -60,6 +70,49 @@ struct BoundedGate {
     return step::reciprocal_approximate(fmaf(e, inverse_depth, inverse_depth));
   }
 };
+
+// Any other gate's, as far down as step::least_log2_decay, which f16 holds times `scale`.
+template <int steps>
+struct OpenGate {
+  static constexpr int scale_bits = 8;
+  static constexpr bool has_parameters = abi::has_parameters(shape.gate);
+
+  step::LogDecay<shape> channel{0.0F, 0.0F, 0.0F};  // but for the offset
+  float offset[2];                                  // as BoundedGate's
+
+  KDA_DEVICE void load(u32 lane, u32 first, const abi::Inputs& in, int head) {
+    constexpr float most = 0x1.fffffep127F;
+    constexpr float steepest = 0x1p100F;  // an infinite one would make NaN of a gate that is closed
+    const float rate =
+        step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e);
+    channel.rate = rate > steepest ? steepest : rate;
+    if constexpr (has_parameters) {
+      const float* biases =
+          in.dt_bias == nullptr ? nullptr : in.dt_bias + head * static_cast<i64>(keys) + first;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float x =
+            (biases == nullptr ? 0.0F : biases[lane % steps * 16 + i * 8]) * step::log2e;
+        offset[i] = x > most ? most : x;
+      }
+    }
+  }
+
+  static KDA_DEVICE float2 of_tokens(float, u32 t) { return apart(1 << scale_bits, t); }
+
+  KDA_DEVICE float offset_of(const tile::Lane& lane, int ks, int i) const {
+    if constexpr (!has_parameters) return 0.0F;
+    return steps == 1 ? offset[i] : __shfl_sync(0xffffffffU, offset[i], lane.g * 4 + ks);
+  }
+  KDA_DEVICE float log_decay(float g, float offset, float scale) const {
+    step::LogDecay<shape> here = channel;
+    if constexpr (has_parameters) here.offset = offset;
+    return here.activation(g) * scale;
+  }
+};
+
+template <int steps>
+using Gate = either<shape.gate == abi::Gate::bounded, BoundedGate<steps>, OpenGate<steps>>;
 
 // beta of the token of the lane's number, of 32: as it lies in memory, so that nothing waits for it
 // before its turn, and what it says.

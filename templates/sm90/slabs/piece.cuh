@@ -2,12 +2,14 @@
 // log2 sums D from the half's start, and the rows of k and q decayed by them.
 //
 // D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  That
-// rounds L to 2^-11 of itself, besides what inverse_depths() moves it by, where g has had 2^-8;
+// rounds L to 2^-11 of itself, besides what apart() moves it by, where g has had 2^-8;
 // sums and differences of D are then exact to f32.
 //
-// Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as exp2(-D) is in
-// range; the block below the two halves takes k from the end of the first and to the start of the
-// second, both factors at most 1.  Operands are tf32 and f16 (sm90/factors/scores.cuh).
+// Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as long as
+// exp2(-D) is in range, which a bounded gate sees to; else tokens have an anchor near them each,
+// and each anchor a product.  The block below the two halves takes k from the end of the first and
+// to the start of the second, both factors at most 1.  Operands are tf32 and f16
+// (sm90/factors/scores.cuh).
 #pragma once
 
 #include "ptx/mma.cuh"
@@ -23,6 +25,12 @@ using Gate16 = element<shape.gate_type == abi::DType::f16 ? abi::DType::f16 : ab
 // D: columns 0-7 and 8-15, as C tiles.
 using Sums = float[2][4];
 
+// Whether some D of a warp's is out of an anchor's range: one answer for all of it.
+KDA_DEVICE bool is_strong(const Sums& d) {
+  const float least = fminf(fminf(d[0][2], d[0][3]), fminf(d[1][2], d[1][3]));  // last tokens'
+  return __any_sync(0xffffffffU, least < strongest_anchor) != 0;
+}
+
 // U, an A operand.
 struct Triangle {
   u32 a[4];
@@ -30,9 +38,8 @@ struct Triangle {
   // held: for many pieces.  What comes by shuffles ptxas does not know, so that it holds it, where
   // else it makes three of the registers anew for each.
   KDA_DEVICE explicit Triangle(const tile::Lane& lane, bool held = false) {
-    constexpr u32 one = 0x0c00;  // 2^-12, as L comes times 2^12
+    constexpr u32 one = (15 - Gate<1>::scale_bits) << 10;  // by which L comes too large
     constexpr u32 ones = one | one << 16;
-    static_assert(BoundedGate<1>::scale == 4096);
     const u32 corner = 2 * lane.t + 1 <= lane.g ? ones : (2 * lane.t <= lane.g ? one : 0);
     const auto of = [&](int g, int t) { return __shfl_sync(0xffffffffU, corner, g * 4 + t); };
     a[0] = corner;
@@ -43,17 +50,16 @@ struct Triangle {
 };
 
 // Of a piece of raw g, its k step's.
-template <int steps>
-KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4],
-                           const BoundedGate<steps>& gate, const Triangle& triangle,
-                           float2 inverse_depths, int ks) {
+template <class Gate>
+KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4], const Gate& gate,
+                           const Triangle& triangle, float2 of_tokens, int ks) {
   float l[2][4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float2 g = Gate16::unpack(raw[i]);
     const float offset = gate.offset_of(lane, ks, i / 2);
-    l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, inverse_depths.x);
-    l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, inverse_depths.y);
+    l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, of_tokens.x);
+    l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, of_tokens.y);
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -91,6 +97,68 @@ class Piece {
       q_in_[i] = times(q_here, up[i]);
       k_down_[i] = times(k_here, down);
       k_out[i] = times(k_down_[i], end[i / 2]);
+    }
+  }
+
+  // Where a half is strong: adds the scores within it, too, which score_pairs() then must not.  A
+  // product has its anchor at a token, and is of those from there on that are in its range.
+  KDA_DEVICE Piece(const tile::Lane& lane, const Sums& d, const u32 (&k_raw)[4],
+                   const u32 (&q_raw)[4], const float (&k_unit)[2], const float (&q_unit)[2],
+                   float (&early)[4], float (&late)[4], float (&right)[4]) {
+    int from = 0;
+#pragma unroll 1
+    do {
+      float2 past[4];  // D from the anchor
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = from / 8 * 2;
+        const int source = from % 8 * 4 + static_cast<int>(lane.t);
+        const auto anchor = [&](int channel) {
+          const float x = at == 0 ? d[i / 2][channel] : d[i / 2][2 + channel];
+          return __shfl_sync(0xffffffffU, x, source);
+        };
+        past[i] = make_float2(d[i / 2][i % 2 * 2] - anchor(0), d[i / 2][i % 2 * 2 + 1] - anchor(1));
+      }
+      const auto first_far = [&](int i) {  // of tokens i * 8 and so on
+        const float least = fminf(fminf(past[i].x, past[i].y), fminf(past[i + 2].x, past[i + 2].y));
+        const u32 far = __ballot_sync(0xffffffffU, !(least >= strongest_anchor));
+        return far == 0 ? 8 : (__ffs(static_cast<int>(far)) - 1) / 4;
+      };
+      const int early_end = first_far(0);
+      int end = early_end < 8 ? early_end : 8 + first_far(1);
+      if (end <= from) end = from + 1;  // of NaN
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int token = static_cast<int>(lane.g) + i % 2 * 8;
+        const float2 zero = make_float2(0.0F, 0.0F);
+        const float2 up = token >= from ? exp2_of(past[i]) : zero;
+        const float2 down =
+            token >= from && token < end ? exp2_of(make_float2(-past[i].x, -past[i].y)) : zero;
+        const float2 k_here = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
+        const float2 q_here = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
+        k_in_[i] = times(k_here, up);
+        q_in_[i] = times(q_here, up);
+        k_down_[i] = times(k_here, down);
+      }
+      score_pairs(early, late, right);
+      from = end;
+    } while (from < half_tokens);
+    float2 last[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      last[i] = of_last(lane, make_float2(d[i][2], d[i][3]));
+      whole[i] = exp2_of(last[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 here = make_float2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
+      const float2 up = exp2_of(here);
+      const float2 to_end =
+          make_float2(last[i / 2].x - here.x + key_bits, last[i / 2].y - here.y + key_bits);
+      const float2 k_here = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
+      k_in_[i] = times(k_here, up);
+      q_in_[i] = times(times(Bf16::unpack(q_raw[i]), q_unit[i % 2]), up);
+      k_out[i] = times(k_here, exp2_of(to_end));
     }
   }
 

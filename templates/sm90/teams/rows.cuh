@@ -10,7 +10,7 @@
 
 namespace kda::teams {
 
-using Gate = slabs::BoundedGate<steps>;
+using Gate = slabs::Gate<steps>;
 
 // A warp's share of the scores.
 struct Scores {
@@ -41,7 +41,7 @@ struct Rows : Team {
   // first half's Kr to its end only (decay_columns), and the decay of all.
   template <class Landed, class Free>
   KDA_DEVICE void make_rows(Scores& scores, const Gate& gate, const slabs::Triangle& triangle,
-                            float2 inverse_depths, float scale, const Landed& landed,
+                            float2 of_tokens, float scale, const Landed& landed,
                             const Free& free) const {
     const Raw first = raw(0);
     const Raw second = raw(1);
@@ -72,7 +72,7 @@ struct Rows : Team {
       for (u32 step = 0; step < row_end; whole += 8) {
         const u32 next = step + 32;
         make_piece(scores, half, step, g_raw, {k ^ step, q ^ step, g ^ next % row_end, 0},
-                   kd ^ step, k_after ^ step, whole, gate, triangle, inverse_depths, units, free);
+                   kd ^ step, k_after ^ step, whole, gate, triangle, of_tokens, units, free);
         step = next;
       }
       k = second.k + row_in<Factor>();
@@ -170,24 +170,36 @@ struct Rows : Team {
   }
   static constexpr int to_second_whole = scratch_at - image.decay;  // it stands first there
 
+  // With its scores within the half added.
+  KDA_DEVICE slabs::Piece piece_of(Scores& scores, const slabs::Sums& d, const u32 (&k)[4],
+                                   const u32 (&q)[4], const Units& units) const {
+    float(&early)[4] = scores.early[1];
+    float(&late)[4] = scores.late[1];
+    float(&right)[4] = scores.right[1];
+    if (shape.gate != abi::Gate::bounded && slabs::is_strong(d)) [[unlikely]] {
+      return slabs::Piece(lane(), d, k, q, units.k, units.q, early, late, right);
+    }
+    const slabs::Piece piece(lane(), d, k, q, units.k, units.q);
+    piece.score_pairs(early, late, right);
+    return piece;
+  }
+
   // A half's tokens and 16 channels.  step: of its k step, the bytes before it; g_raw: of g, then
   // the next piece's; raw: this lane's row of k and q, and of the next piece of g; kd: of Kd, and
   // k_after as score_below() wants k; whole: of the half's decay.
   template <class Free>
   KDA_DEVICE void make_piece(Scores& scores, int half, u32 step, u32 (&g_raw)[4], const Raw& raw,
                              u32 kd, u32 k_after, float2* whole, const Gate& gate,
-                             const slabs::Triangle& triangle, float2 inverse_depths,
-                             const Units& units, const Free& free) const {
+                             const slabs::Triangle& triangle, float2 of_tokens, const Units& units,
+                             const Free& free) const {
     slabs::Sums d;
-    slabs::accumulate(d, lane(), g_raw, gate, triangle, inverse_depths,
-                      static_cast<int>(step / 32));
+    slabs::accumulate(d, lane(), g_raw, gate, triangle, of_tokens, static_cast<int>(step / 32));
     u32 k_raw[4];
     u32 q_raw[4];
     ptx::ldmatrix_x4(k_raw, raw.k);
     ptx::ldmatrix_x4(q_raw, raw.q);
     ptx::ldmatrix_x4_trans(g_raw, raw.g);
-    const slabs::Piece rows(lane(), d, k_raw, q_raw, units.k, units.q);
-    rows.score_pairs(scores.early[1], scores.late[1], scores.right[1]);
+    const slabs::Piece rows = piece_of(scores, d, k_raw, q_raw, units);
     u32 k[4], q[4], kr[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) kr[i] = F16::pack(rows.k_out[i].x, rows.k_out[i].y);
