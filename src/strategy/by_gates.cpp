@@ -236,8 +236,9 @@ double estimate(const Problem& problem, const device::Device& device,
   const double forgetting =
       fused_segments_microseconds(problem, device, tuning.segments) + there.idle;
   const double spared = there.share * otherwise - forgetting;
-  return otherwise + (1 - kForget) * look_microseconds(tuning.otherwise, otherwise) -
-         kForget * spared;
+  const double forget = forget_share(problem);
+  return otherwise + (1 - forget) * look_microseconds(tuning.otherwise, otherwise) -
+         forget * spared;
 }
 
 }  // namespace

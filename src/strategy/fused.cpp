@@ -64,7 +64,9 @@ int default_groups(const Problem& problem) {
   constexpr int kOften = 128;  // tokens
   const int every = problem.checkpoint_tokens;
   const bool wide = problem.state_type == DType::f32;
-  const bool leaves_teams_room = wide || every == 0 || (every > kOften && problem.key_dim > 64);
+  const bool leaves_teams_room =
+      wide || every == 0 ||
+      (every > kOften && problem.key_dim > 64 && problem.gate_type != DType::f32);
   if (makes_by_teams(problem) && leaves_teams_room) return 4;
   if (makes_slabs(problem)) return 2;
   return every > 0 && every <= kOften ? 2 : 3;
@@ -119,13 +121,16 @@ class Maps {
     const Extent keys = extent_of(problem, in, problem.heads, problem.key_dim);
     q_ = box_of(in.q, keys, slabs, raw_tokens);
     k_ = box_of(in.k, keys, slabs, raw_tokens);
-    g_ = box_of(in.g, extent_of(problem, in, problem.value_heads, problem.key_dim), slabs,
-                raw_tokens);
+    loads_g_ = problem.gate_type != DType::f32;
+    if (loads_g_) {
+      g_ = box_of(in.g, extent_of(problem, in, problem.value_heads, problem.key_dim), slabs,
+                  raw_tokens);
+    }
   }
 
   void tell(abi::fused::Args& args) const {
     args.maps = rows_.has_value();
-    args.raw.present = q_ && k_ && g_;
+    args.raw.present = has_raw();
     args.checkpoints.present = states_.has_value();
   }
 
@@ -135,15 +140,18 @@ class Maps {
       launch.add_map(offsetof(Args, v), rows_->v);
       launch.add_map(offsetof(Args, o), rows_->o);
     }
-    if (q_ && k_ && g_) {
+    if (has_raw()) {
       launch.add_map(offsetof(Args, raw.q), *q_);
       launch.add_map(offsetof(Args, raw.k), *k_);
-      launch.add_map(offsetof(Args, raw.g), *g_);
+      if (g_) launch.add_map(offsetof(Args, raw.g), *g_);
     }
     if (states_) launch.add_map(offsetof(Args, checkpoints.map), *states_);
   }
 
  private:
+  bool has_raw() const { return q_ && k_ && (g_ || !loads_g_); }
+
+  bool loads_g_ = true;  // else teams read it themselves
   std::optional<RowBoxes> rows_;
   std::optional<TensorBox> q_, k_, g_, states_;
 };

@@ -1,11 +1,19 @@
 // What is expected of gates, which nobody knows when a plan is made.
 #pragma once
 
+#include "kda/kda.hpp"
+
 namespace kda::strategy {
 
 // The share of runs whose gates are expected to forget within a few chunks: less than one in three,
 // as many as of kda-bench's regimes, since one channel that hardly decays is enough that they do
 // not.
 inline constexpr double kForget = 0.25;
+
+// The same where other kernels than those of a way that forgets begin later for it: of gates that
+// models have had before bounded ones, hardly any.
+inline double forget_share(const Problem& problem) {
+  return problem.gate == Gate::bounded ? kForget : 0.1;
+}
 
 }  // namespace kda::strategy

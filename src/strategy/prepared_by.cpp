@@ -69,13 +69,13 @@ std::string why_not_by_group(const Problem& problem, const device::Device& devic
 }
 
 bool makes_slabs(const Problem& problem) {
-  return problem.gate == Gate::bounded && makes_by_teams(problem);
+  return problem.gate == Gate::bounded && problem.gate_type != DType::f32 &&
+         makes_by_teams(problem);
 }
 
 bool makes_by_teams(const Problem& problem) { return why_not_by_teams(problem).empty(); }
 
 std::string why_not_by_teams(const Problem& problem) {
-  if (problem.gate_type == DType::f32) return "gate_type is f32; bf16 and f16 are served";
   if (problem.gate == Gate::bounded && !is_slabs_bound(problem.lower_bound)) {
     return fmt::format("lower_bound is {}; {:.3f} to {} are served", problem.lower_bound,
                        kStrongestSlab, kWeakestSlab);

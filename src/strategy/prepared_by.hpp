@@ -1,6 +1,6 @@
-// Which problems' factors are made by groups, slabs and teams of Hopper's kernels, and of others why not:
-// the first field in the way, its value and what is served, as a refusal ends; empty where nothing
-// is.
+// Which problems' factors are made by groups, slabs and teams of Hopper's kernels, and of others
+// why not: the first field in the way, its value and what is served, as a refusal ends; empty where
+// nothing is.
 #pragma once
 
 #include <string>

@@ -203,8 +203,7 @@ TEST_CASE("by_gates refuses what it does not serve, naming it", "[strategy]") {
   refused("T=8192 H=34", "h200", "max_sequences is 1 with HV=34");
   refused("T=8192 N=4 H=4 varlen=1", "h200", "varlen is true; dense sequences are served");
   refused("T=8192 H=4 pool=1 h0=1 ht=1", "h200", "state_pool is true");
-  refused("T=8192 H=4 gate=softplus", "h200", "gate is not bounded");
-  refused("T=8192 H=4 g=f32", "h200", "gate_type is f32");
+  refused("T=8192 H=4 scale=2000", "h200", "scale is 2000");
   refused("T=8192 H=4 qkv=f16", "h200", "qkv_type is f16; bf16 is served");
   refused("T=8192 H=4 V=64", "h200", "value_dim is 64");
   refused("T=8192 H=4", "sm_89", "compute capability 8.9");
@@ -229,6 +228,10 @@ TEST_CASE("long sequences of few heads are chosen to go by gates, short ones not
   CHECK(picked("T=8192 N=2 H=16 h0=1 ht=1") != "by_gates");
   CHECK(picked("T=8192 H=8 h0=1 ht=1") == "segments");
   CHECK(picked("T=2048 H=12 h0=1 ht=1") == "chunk_wgmma");
+  // Other gates than bounded ones hardly ever forget; what needs no look they go by, too.
+  CHECK(picked("T=8192 H=32 h0=1 ht=1 gate=softplus") == "chunk_wgmma");
+  CHECK(picked("T=8192 H=32 h0=1 ht=1 gate=log_decay g=f32") == "chunk_wgmma");
+  CHECK(picked("T=65536 H=8 h0=1 ht=1 gate=log_decay g=f32") == "by_gates");
 }
 
 // A search's inputs have gates of one kind, by which it would always find the same way faster.
@@ -393,7 +396,8 @@ std::vector<Trial> forgetting_in_every_place() {
   for (const char* words :
        {"K=128 V=128 HV=4 ", "K=64 V=128 H=2 HV=4 state=bf16 layout=key_first ",
         "K=128 V=256 h0=0 ", "K=128 V=128 H=1 HV=1 ht=0 beta=f32 ",
-        "K=128 V=128 HV=2 beta_logit=0 beta_most_1=1 l2norm=0 qk_normalized=1 "}) {
+        "K=128 V=128 HV=2 beta_logit=0 beta_most_1=1 l2norm=0 qk_normalized=1 ",
+        "K=128 V=128 HV=2 gate=softplus ", "K=64 V=128 HV=2 gate=log_decay g=f32 "}) {
     for (const std::int64_t length : {700, 1024, 0, 31, 290}) {
       for (const int sequences : {1, 2}) {
         for (const Layout layout :

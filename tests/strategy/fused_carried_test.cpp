@@ -136,6 +136,19 @@ Args args_of(const compose::Launch& launch) {
 
 }  // namespace
 
+TEST_CASE("states are carried under any gate", "[gpu][carried]") {
+  std::vector<Trial> trials;
+  for (const char* words : {"gate=softplus ", "gate=logsigmoid g=f16 K=64 ",
+                            "gate=log_decay g=f32 ", "gate=softplus g=f32 state=bf16 "})
+    for (const GatePattern gate : {GatePattern::strong, GatePattern::weak, GatePattern::mixed}) {
+      InputSpec spec;
+      spec.gate = gate;
+      trials.push_back(trial(std::string(words) + "V=128 HV=2", {2000, 2000}, spec));
+    }
+  check_on_device("carried under any gate", trials,
+                  {{"by_gates", kPairs[0]}, {"by_gates", kPairs[1]}});
+}
+
 // What is carried is forgotten by then, and the rest would only take time.
 TEST_CASE("of gates that forget within two chunks factors of eight are kept", "[gpu][carried]") {
   if (!on_device()) return;

@@ -173,6 +173,7 @@ std::vector<Trial> anchors() {
   };
   std::vector<Trial> out;
   for (const char* words : {"gate=log_decay ", "gate=log_decay g=f16 K=64 ", "gate=logsigmoid ",
+                            "gate=log_decay g=f32 varlen=1 ", "gate=softplus g=f32 K=64 ",
                             "gate=softplus ", "gate=softplus g=f16 K=64 varlen=1 "})
     for (const Pattern& each : patterns) {
       const double sign = std::string_view(words).starts_with("gate=softplus") ? -1 : 1;
@@ -194,13 +195,13 @@ std::vector<Trial> open_parameters() {
   for (const double A_log : {-200.0, 3.0, 80.0, 100.0}) {
     reference::InputSpec spec;
     spec.A_log_value = A_log;
-    for (const char* words : {"", "varlen=1 ", "g=f16 "})
+    for (const char* words : {"", "varlen=1 ", "g=f16 ", "g=f32 "})
       out.push_back(trial(std::string("gate=softplus V=128 HV=2 ") + words, {77, 77}, spec));
   }
   for (const double bias : {std::numeric_limits<double>::infinity(), 3e38, 200.0, -3e38}) {
     reference::InputSpec spec;
     spec.dt_bias_value = bias;
-    for (const char* words : {"", "varlen=1 ", "g=f16 "})
+    for (const char* words : {"", "varlen=1 ", "g=f16 ", "g=f32 "})
       out.push_back(trial(std::string("gate=softplus V=128 HV=2 ") + words, {77, 77}, spec));
   }
   return out;

@@ -52,11 +52,11 @@ TEST_CASE("what keeps a problem from groups is named with its value", "[strategy
 }
 
 TEST_CASE("what keeps a problem from teams is named with its value", "[strategy]") {
-  for (const char* words : {"T=8192 H=8", "T=8192 H=8 gate=softplus", "T=8192 H=8 gate=log_decay"}) {
+  for (const char* words :
+       {"T=8192 H=8", "T=8192 H=8 gate=softplus", "T=8192 H=8 gate=log_decay g=f32"}) {
     CHECK(why_not_by_teams(problem_in_words(words)).empty());
   }
   constexpr Refused refused[] = {
-      {"g=f32", "gate_type is f32; bf16 and f16 are served"},
       {"lower_bound=-6", "lower_bound is -6; -5.155 to -1e-06 are served"},
       {"scale=2000", "scale is 2000; 1/1024 to 1024 are served"},
       {"scale=0.004 l2norm=0 qk_normalized=1",

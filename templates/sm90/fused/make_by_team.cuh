@@ -46,6 +46,7 @@ class ByTeam : teams::Solve {
     if (warp == 1)
       notes_->beta[own] = slabs::write_strength(own, slabs::load_beta(own, args.in, first), first);
     load(pair).start(raw(0), args.raw, first, 0);
+    teams::GateRows::prefetch(*this, args.in, first);
     if constexpr (carried) find_kept(pair, args, first);
     const slabs::Triangle triangle(lane(), has_room);
     u32 round = 0;
@@ -90,6 +91,7 @@ class ByTeam : teams::Solve {
     bool has_started = false;
     make_rows(
         scores, gate, triangle, Gate::of_tokens(in.lower_bound, lane().t), in.scale,
+        [&](int half, u32 at) { return teams::GateRows(*this, at, in, here, half); },
         [&](int half) {
           load(pair).wait(half);
           if (half == 0 && !carried) {  // where the team need not meet before
@@ -124,6 +126,7 @@ class ByTeam : teams::Solve {
           if (next.head != here.head) [[unlikely]]
             gate.load(own, channel(), in, next.head);
           load(pair).start(raw(0), args.raw, next, 0);
+          teams::GateRows::prefetch(*this, in, next);
         });
     ptx::mbarrier_arrive(pair.made(number) + Pair::to_writers);
     if (warp == 0) {  // the other goes on

@@ -71,7 +71,8 @@ struct Factors : Lengths {
       for (int ks = 0; ks < k_steps; ++ks) {
         Sums d;
         const u32 k_piece = piece(raw, half, ks);
-        accumulate(d, lane(), g_raw, gate, Triangle(lane()), of_tokens, ks);
+        const auto g = [&](int i) { return Gate16::unpack(g_raw[i]); };
+        accumulate(d, lane(), g, gate, Triangle(lane()), of_tokens, ks);
         u32 k_raw[4];
         u32 q_raw[4];
         ptx::ldmatrix_x4(k_raw, k_piece);

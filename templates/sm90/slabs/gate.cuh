@@ -18,6 +18,16 @@ constexpr u32 closed_gate = [] {
   return shape.gate == abi::Gate::logsigmoid ? infinity : infinity | 0x8000U;
 }();
 
+// The same of a raw g of 32 bits.
+KDA_DEVICE float closed_gate_word() {
+  return shape.gate == abi::Gate::log_decay
+             ? 0.0F
+             : __uint_as_float(shape.gate == abi::Gate::logsigmoid ? 0x7f800000U : 0xff800000U);
+}
+
+// g of 16 bits.
+using Gate16 = element<shape.gate_type == abi::DType::f16 ? abi::DType::f16 : abi::DType::bf16>;
+
 // Log decays are rounded to f16, and where a gate repeats each is as far off: so they differ by an
 // eighth of a bit from lane to lane, one up and one down, and their sum is not.  What a number is
 // multiplied by for that, of a lane's even and odd tokens.

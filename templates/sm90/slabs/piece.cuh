@@ -19,9 +19,6 @@
 
 namespace kda::slabs {
 
-// g has 16 bits; where it has not, none of this is used.
-using Gate16 = element<shape.gate_type == abi::DType::f16 ? abi::DType::f16 : abi::DType::bf16>;
-
 // D: columns 0-7 and 8-15, as C tiles.
 using Sums = float[2][4];
 
@@ -49,14 +46,14 @@ struct Triangle {
   }
 };
 
-// Of a piece of raw g, its k step's.
-template <class Gate>
-KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const u32 (&raw)[4], const Gate& gate,
+// Of a piece of raw g, its k step's: raw(i), as ldmatrix_x4_trans loads it.
+template <class Raw, class Gate>
+KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const Raw& raw, const Gate& gate,
                            const Triangle& triangle, float2 of_tokens, int ks) {
   float l[2][4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float2 g = Gate16::unpack(raw[i]);
+    const float2 g = raw(i);
     const float offset = gate.offset_of(lane, ks, i / 2);
     l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, of_tokens.x);
     l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, of_tokens.y);

@@ -1,5 +1,5 @@
 // Half a chunk's raw q, k and g on their way to a team's memory: by the copy engine, or element by
-// element where it does not take the tensors' layout.
+// element where it does not take the tensors' layout.  But for a g of 32 bits (gate_rows.cuh).
 #pragma once
 
 #include "abi/tensors.h"
@@ -9,6 +9,7 @@
 #include "ptx/shared_words.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "sm90/slabs/gate.cuh"
+#include "sm90/teams/gate_rows.cuh"
 #include "sm90/teams/team.cuh"
 
 namespace kda::teams {
@@ -43,13 +44,13 @@ struct Load {
     // What the team wrote where the second half's come it has fenced with its factors.
     if (half == 0) ptx::fence_async_proxy();
     if (panels == 2) {
-      ptx::mbarrier_arrive_expecting(barrier, 3 * panel_bytes);
-      ptx::tensor_load(to.g + at, maps.g, {token, slab, head, n}, barrier);
+      ptx::mbarrier_arrive_expecting(barrier, (gates_by_word ? 2 : 3) * panel_bytes);
+      if (!gates_by_word) ptx::tensor_load(to.g + at, maps.g, {token, slab, head, n}, barrier);
       ptx::tensor_load(to.k + at, maps.k, {token, slab, qk_head, n}, barrier);
       ptx::tensor_load(to.q + at, maps.q, {token, slab, qk_head, n}, barrier);
     } else if (team.warp == 0) {
-      ptx::mbarrier_arrive_expecting(barrier, 2 * panel_bytes);
-      ptx::tensor_load(to.g, maps.g, {token, 0, head, n}, barrier);
+      ptx::mbarrier_arrive_expecting(barrier, (gates_by_word ? 1 : 2) * panel_bytes);
+      if (!gates_by_word) ptx::tensor_load(to.g, maps.g, {token, 0, head, n}, barrier);
       ptx::tensor_load(to.k, maps.k, {token, 0, qk_head, n}, barrier);
     } else {
       ptx::mbarrier_arrive_expecting(barrier, panel_bytes);
@@ -69,7 +70,9 @@ struct Load {
     const i64 tokens = half * half_tokens;
     load_elements(to.k, to.panel, in.k, place.k_origin(in) + tokens * in.k.token, rows);
     load_elements(to.q, to.panel, in.q, place.q_origin(in) + tokens * in.q.token, rows);
-    load_elements(to.g, to.panel, in.g, place.g_origin(in) + tokens * in.g.token, rows);
+    if constexpr (!gates_by_word) {
+      load_elements(to.g, to.panel, in.g, place.g_origin(in) + tokens * in.g.token, rows);
+    }
     __syncwarp();
     if (half == 0 && ptx::elect()) ptx::mbarrier_arrive(barrier);
   }
@@ -88,7 +91,7 @@ struct Load {
       ptx::st_shared_u32x4(to.k + at, make_uint4(0, 0, 0, 0));
       ptx::st_shared_u32x4(to.q + at, make_uint4(0, 0, 0, 0));
       constexpr u32 x = slabs::closed_gate | slabs::closed_gate << 16;
-      ptx::st_shared_u32x4(to.g + at, make_uint4(x, x, x, x));
+      if (!gates_by_word) ptx::st_shared_u32x4(to.g + at, make_uint4(x, x, x, x));
     }
     __syncwarp();
   }

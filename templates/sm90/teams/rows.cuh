@@ -5,6 +5,7 @@
 #include "sm90/factors/inverse.cuh"
 #include "sm90/factors/units.cuh"
 #include "sm90/slabs/piece.cuh"
+#include "sm90/teams/gate_rows.cuh"
 #include "sm90/teams/load.cuh"
 #include "tile/decay.cuh"
 
@@ -36,12 +37,13 @@ struct Rows : Team {
   // leaves bf16 checkpoints none are.
   static constexpr bool has_room = !shape.checkpoints || shape.state_type == abi::DType::f32;
 
-  // The warp's raw rows of a half have landed when landed(half) returns; when free() returns, the
+  // The warp's raw rows of a half have landed when landed(half) returns, of which gates(half, at)
+  // are the GateRows, at: this lane's row of g where it has been brought; when free() returns, the
   // image may be written.  Then Kd, Qd and Kr of the warp's channels are in the image, those of the
   // first half's Kr to its end only (decay_columns), and the decay of all.
-  template <class Landed, class Free>
+  template <class Gates, class Landed, class Free>
   KDA_DEVICE void make_rows(Scores& scores, const Gate& gate, const slabs::Triangle& triangle,
-                            float2 of_tokens, float scale, const Landed& landed,
+                            float2 of_tokens, float scale, const Gates& gates, const Landed& landed,
                             const Free& free) const {
     const Raw first = raw(0);
     const Raw second = raw(1);
@@ -58,21 +60,23 @@ struct Rows : Team {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const GateRows rows = gates(half, g);
+      GateRows::Raw g_raw;  // of the piece to come
+      if (gates_by_word) rows.load(g_raw, 0);
       landed(half);
       sum_squares(half, k, q);
       meet();
       Units units;
       units.take(*this, half, scale);
       clear(scores);
-      u32 g_raw[4];  // of the piece to come
-      ptx::ldmatrix_x4_trans(g_raw, g);
+      if (!gates_by_word) rows.load(g_raw, 0);
       float2* whole = whole_of(half);
       constexpr u32 row_end = steps * 32;
 #pragma unroll 1
       for (u32 step = 0; step < row_end; whole += 8) {
         const u32 next = step + 32;
-        make_piece(scores, half, step, g_raw, {k ^ step, q ^ step, g ^ next % row_end, 0},
-                   kd ^ step, k_after ^ step, whole, gate, triangle, of_tokens, units, free);
+        make_piece(scores, half, step, rows, g_raw, next, k ^ step, q ^ step, kd ^ step,
+                   k_after ^ step, whole, gate, triangle, of_tokens, units, free);
         step = next;
       }
       k = second.k + row_in<Factor>();
@@ -185,20 +189,21 @@ struct Rows : Team {
   }
 
   // A half's tokens and 16 channels.  step: of its k step, the bytes before it; g_raw: of g, then
-  // the next piece's; raw: this lane's row of k and q, and of the next piece of g; kd: of Kd, and
-  // k_after as score_below() wants k; whole: of the half's decay.
+  // the next piece's; raw_k and raw_q: this lane's rows; kd: of Kd, and k_after as score_below()
+  // wants k; whole: of the half's decay.
   template <class Free>
-  KDA_DEVICE void make_piece(Scores& scores, int half, u32 step, u32 (&g_raw)[4], const Raw& raw,
-                             u32 kd, u32 k_after, float2* whole, const Gate& gate,
+  KDA_DEVICE void make_piece(Scores& scores, int half, u32 step, const GateRows& g,
+                             GateRows::Raw& g_raw, u32 next, u32 raw_k, u32 raw_q, u32 kd,
+                             u32 k_after, float2* whole, const Gate& gate,
                              const slabs::Triangle& triangle, float2 of_tokens, const Units& units,
                              const Free& free) const {
     slabs::Sums d;
     slabs::accumulate(d, lane(), g_raw, gate, triangle, of_tokens, static_cast<int>(step / 32));
     u32 k_raw[4];
     u32 q_raw[4];
-    ptx::ldmatrix_x4(k_raw, raw.k);
-    ptx::ldmatrix_x4(q_raw, raw.q);
-    ptx::ldmatrix_x4_trans(g_raw, raw.g);
+    ptx::ldmatrix_x4(k_raw, raw_k);
+    ptx::ldmatrix_x4(q_raw, raw_q);
+    g.load(g_raw, next);
     const slabs::Piece rows = piece_of(scores, d, k_raw, q_raw, units);
     u32 k[4], q[4], kr[4];
 #pragma unroll
