@@ -26,6 +26,14 @@ KDA_DEVICE float at_least(float x, float least) {
   return r;
 }
 
+// log2(1 + 2^x); a short series where 1 + 2^x would lose 2^x.
+KDA_DEVICE float softplus_of_log2(float x) {
+  const float e = exp2f_approximate(x);
+  const float small = e * fmaf(e, fmaf(e, log2e / 3, -log2e / 2), log2e);
+  const float soft = e < 0.0078125F ? small : log2f_approximate(1.0F + e);
+  return x > 28.8539F ? x : soft;
+}
+
 // Of one channel: log2 decay = depth * activation(g).
 template <abi::Shape shape>
 struct LogDecay {
@@ -54,13 +62,10 @@ struct LogDecay {
       return at_least(g * log2e, least_log2_decay);
     } else {
       const float x = fmaf(g, slope, offset);
-      const float e = exp2f_approximate(x);
       if constexpr (shape.gate == abi::Gate::bounded) {
-        return reciprocal_approximate(1.0F + e);
-      } else {  // softplus in log2 units; a short series where 1 + e would lose e
-        const float small = e * fmaf(e, fmaf(e, 0.33333333F, -0.5F), 1.0F) * log2e;
-        const float soft = e < 0.0078125F ? small : log2f_approximate(1.0F + e);
-        return at_least(-rate * (x > 28.8539F ? x : soft), least_log2_decay);
+        return reciprocal_approximate(1.0F + exp2f_approximate(x));
+      } else {
+        return at_least(-rate * softplus_of_log2(x), least_log2_decay);
       }
     }
   }

@@ -440,7 +440,8 @@ TEST_CASE("fused refuses what it does not serve, naming it", "[strategy]") {
   refused(compose_with(problem_in_words("T=65536 H=32768 N=65536 varlen=1")).status(),
           "2147483648 parts");
   refused(compose_with(problem_in_words("T=2147483648 H=1")).status(), "max_tokens=2147483648");
-  refused(compose_with(problem_in_words("H=64 g=f32"), 4).status(), "groups=4 are teams");
+  refused(compose_with(problem_in_words("H=64 lower_bound=-5.16"), 4).status(),
+          "groups=4 are teams: lower_bound is -5.16");
   CHECK(compose_with(problem_in_words("T=2147483584 H=1")));
   CHECK(fused.applicable(problem_in_words("H=64 beta_logit=0 beta_most_1=1"), h200()));
   CHECK(fused.applicable(problem_in_words("H=64 pool=1 ht=1"), h200()));
@@ -490,10 +491,16 @@ TEST_CASE("fused leaves many checkpoints, without teams by two groups where they
   CHECK(tuning(pool + "H=64 state=bf16 checkpoint=64") == "groups=2");
   CHECK(tuning(pool + "H=64 state=bf16 checkpoint=256") == "groups=4");
   CHECK(tuning(pool + "H=64 state=bf16 checkpoint=256 K=64") == "groups=2");
-  CHECK(tuning(pool + "H=64 g=f32") == "groups=3");
-  CHECK(tuning(pool + "H=64 g=f32 checkpoint=64") == "groups=2");
-  CHECK(tuning(pool + "H=64 g=f32 checkpoint=128") == "groups=2");
-  CHECK(tuning(pool + "H=64 g=f32 checkpoint=256") == "groups=3");
+  for (const char* gate :
+       {"g=f32", "gate=softplus", "gate=logsigmoid g=f16", "gate=log_decay g=f32"})
+    CHECK(tuning(pool + "H=64 " + gate) == "groups=4");
+  CHECK(tuning(pool + "H=64 gate=softplus state=bf16 checkpoint=64") == "groups=2");
+  CHECK(tuning(pool + "H=64 gate=softplus state=bf16 checkpoint=256") == "groups=4");
+  CHECK(tuning(pool + "H=64 gate=softplus g=f32 state=bf16 checkpoint=256") == "groups=3");
+  CHECK(tuning(pool + "H=64 lower_bound=-6") == "groups=3");
+  CHECK(tuning(pool + "H=64 lower_bound=-6 checkpoint=64") == "groups=2");
+  CHECK(tuning(pool + "H=64 lower_bound=-6 checkpoint=128") == "groups=2");
+  CHECK(tuning(pool + "H=64 lower_bound=-6 checkpoint=256") == "groups=3");
   for (const char* words : {"H=64", "H=96", "H=64 N=8", "H=16 HV=64"})
     for (const char* every : {" checkpoint=64", " checkpoint=512"}) {
       INFO(words << every);
@@ -605,6 +612,8 @@ TEST_CASE("fused does not spill", "[strategy][compile]") {
   want("g=f32 ", "groups=3");
   want("g=f16 ", "");
   want("g=f16 ", "groups=4");
+  for (const char* gate : {"gate=softplus ", "gate=softplus g=f32 ", "gate=log_decay g=f32 "})
+    want(gate, "");
   const std::vector<NewOnes> all = kernels.make(wanted);
   for (std::size_t i = 0; i < all.size(); ++i) {
     INFO(problem::to_text(wanted[i].problem)

@@ -79,7 +79,8 @@ TEST_CASE("fused and by_gates name their own limits", "[strategy]") {
   CHECK_THAT(why(fused, "T=8192 H=8 qkv=f32"), contains("bf16 is served; chunk serves more"));
   CHECK_THAT(why(by_gates, "T=8192 H=8 qkv=f16"),
              contains("by_gates: as strategy fused: qkv_type"));
-  CHECK_THAT(why(by_gates, "T=8192 H=8 g=f32"), contains("strategy by_gates: gate_type is f32"));
+  CHECK_THAT(why(by_gates, "T=8192 H=8 lower_bound=-6"),
+             contains("strategy by_gates: lower_bound is -6"));
   CHECK_THAT(why(by_gates, "T=8192 H=8 N=2 varlen=1"),
              contains("strategy by_gates: varlen is true; dense sequences are served"));
   CHECK_THAT(why(by_gates, "T=8192 H=8 pool=1 h0=1 ht=1"),

@@ -256,7 +256,7 @@ TEST_CASE("few heads and long sequences are cut, others are not", "[strategy]") 
   CHECK(chosen("T=131072 H=4") == "by_gates");
   CHECK(chosen("T=65536 H=8") == "by_gates");
   CHECK(chosen("T=131072 H=4 pool=1 h0=1 ht=1") == "segments");
-  CHECK(chosen("T=65536 H=8 g=f32") == "segments");
+  CHECK(chosen("T=65536 H=8 lower_bound=-6") == "segments");
   CHECK(chosen("T=8192 H=4") == "segments");
   CHECK(chosen("T=8192 H=8") == "segments");
   // The gap: what an engine with four heads a device prefills took 110 us for 60, as no pool was

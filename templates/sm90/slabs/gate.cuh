@@ -75,6 +75,7 @@ struct BoundedGate {
   KDA_DEVICE float offset_of(const tile::Lane& lane, int ks, int i) const {
     return steps == 1 ? offset[i] : __shfl_sync(0xffffffffU, offset[i], lane.g * 4 + ks);
   }
+  KDA_DEVICE float2 depths(float2 of_tokens) const { return of_tokens; }
   KDA_DEVICE float log_decay(float g, float offset, float inverse_depth) const {
     const float e = step::exp2f_approximate(fmaf(g, slope, offset));
     return step::reciprocal_approximate(fmaf(e, inverse_depth, inverse_depth));
@@ -87,15 +88,15 @@ struct OpenGate {
   static constexpr int scale_bits = 8;
   static constexpr bool has_parameters = abi::has_parameters(shape.gate);
 
-  step::LogDecay<shape> channel{0.0F, 0.0F, 0.0F};  // but for the offset
-  float offset[2];                                  // as BoundedGate's
+  float depth;      // of a head
+  float offset[2];  // as BoundedGate's
 
   KDA_DEVICE void load(u32 lane, u32 first, const abi::Inputs& in, int head) {
     constexpr float most = 0x1.fffffep127F;
     constexpr float steepest = 0x1p100F;  // an infinite one would make NaN of a gate that is closed
     const float rate =
         step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e);
-    channel.rate = rate > steepest ? steepest : rate;
+    depth = shape.gate == abi::Gate::log_decay ? step::log2e : -(rate > steepest ? steepest : rate);
     if constexpr (has_parameters) {
       const float* biases =
           in.dt_bias == nullptr ? nullptr : in.dt_bias + head * static_cast<i64>(keys) + first;
@@ -114,10 +115,18 @@ struct OpenGate {
     if constexpr (!has_parameters) return 0.0F;
     return steps == 1 ? offset[i] : __shfl_sync(0xffffffffU, offset[i], lane.g * 4 + ks);
   }
-  KDA_DEVICE float log_decay(float g, float offset, float scale) const {
-    step::LogDecay<shape> here = channel;
-    if constexpr (has_parameters) here.offset = offset;
-    return here.activation(g) * scale;
+  KDA_DEVICE float2 depths(float2 of_tokens) const {
+    return make_float2(depth * of_tokens.x, depth * of_tokens.y);
+  }
+  KDA_DEVICE float log_decay(float g, float offset, float depth) const {
+    constexpr float least = step::least_log2_decay * (1 << scale_bits);
+    if constexpr (shape.gate == abi::Gate::log_decay) {
+      return step::at_least(g * depth, least);
+    } else {
+      constexpr float slope = shape.gate == abi::Gate::logsigmoid ? -step::log2e : step::log2e;
+      const float x = has_parameters ? fmaf(g, slope, offset) : g * slope;
+      return step::at_least(step::softplus_of_log2(x) * depth, least);
+    }
   }
 };
 

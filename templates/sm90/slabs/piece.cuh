@@ -51,12 +51,13 @@ template <class Raw, class Gate>
 KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const Raw& raw, const Gate& gate,
                            const Triangle& triangle, float2 of_tokens, int ks) {
   float l[2][4];
+  const float2 depths = gate.depths(of_tokens);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float2 g = raw(i);
     const float offset = gate.offset_of(lane, ks, i / 2);
-    l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, of_tokens.x);
-    l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, of_tokens.y);
+    l[i / 2][i % 2 * 2] = gate.log_decay(g.x, offset, depths.x);
+    l[i / 2][i % 2 * 2 + 1] = gate.log_decay(g.y, offset, depths.y);
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
