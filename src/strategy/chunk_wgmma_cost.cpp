@@ -107,11 +107,18 @@ double packed_rows(const Problem& problem) {
   return problem.max_sequences > 2 ? 1.32 : 1.17;
 }
 
+// What other gates than bounded ones of 16 bits cost prepare: 24 heads of 8192 tokens, which wait for
+// it, 160 us by softplus and 150 of log decays of 32 bits for 148, 48 heads 300 and 289 for 281.
+double by_gate(const Problem& problem) {
+  if (problem.gate == Gate::softplus || problem.gate == Gate::logsigmoid) return 1.07;
+  return problem.gate == Gate::log_decay || problem.gate_type == DType::f32 ? 1.03 : 1.0;
+}
+
 // A fit of 240 times of an H200, 3% off: dense runs of 512 to 131072 tokens and packs of one
 // sequence, 8 to 48 heads, by 72 to 100 percent (tools/results/log/chunk_wgmma.md, "One set of
 // rates").
 Rates rates_of(const Problem& problem) {
-  const double packed = packed_rows(problem);
+  const double packed = packed_rows(problem) * by_gate(problem);
   // Of K = 64 three groups fit a multiprocessor, not four.
   if (problem.key_dim <= 64) {
     return {.one = 0.286, .two = 0.42, .prepare = 1.47 * packed, .power = 5.0};
