@@ -18,7 +18,7 @@ constexpr int slab(const Shape& shape) { return shape.key_dim / warps(shape); } 
 struct Tuning {
   int groups = 1;        // a block, each with chunks of its own
   int flags = 0;         // 1: one is raised for each chunk, as others wait for it
-  int slabs = 0;         // 1: each warp makes its channels' rows by itself (sm90/slabs)
+  int slabs = 0;         // 1: each warp makes its channels' rows by itself (sm90/slabs, teams)
   int short_tokens = 1;  // as of chunk::PrepareTuning
   int beside = 0;        // 1: a warpgroup of the block walks what they make (strategy fused)
   int segments = 1;      // of each part, which pairs walk at once (strategy by_gates)
@@ -52,7 +52,7 @@ constexpr int buffer_bytes(const Shape& shape, int groups) {
 constexpr int scratch_bytes(const Shape& shape) { return warps(shape) * 7168 + 160; }
 
 // q, k and g of a run, a warp's channels a slab, in boxes of a chunk's tokens; of teams, slabs of
-// 64 channels in boxes of half a chunk's.
+// 64 channels in boxes of half a chunk's, but for a g of 32 bits, which these read themselves.
 struct RawMaps {
   TensorMap q, k, g;
   bool present = false;  // whether their layouts can have them

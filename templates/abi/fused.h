@@ -32,7 +32,7 @@ constexpr Tunable<Tuning> tunables[] = {
      "wherever there is room"},
 };
 
-// Whether the groups are teams of two warps (sm90/teams), which make slabs alone.
+// Whether the groups are teams of two warps (sm90/teams).
 constexpr bool by_teams(int groups) { return groups == 4; }
 
 constexpr int blocks = 2;    // a cluster

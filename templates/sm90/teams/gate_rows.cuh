@@ -21,10 +21,9 @@ class PairRows {
   template <class Place>
   KDA_DEVICE PairRows(const Team&, u32 at, const abi::Inputs&, const Place&, int) : at_(at) {}
 
-  // step: of the piece's k step, the bytes of bf16 before it; past the last one, of any.
-  KDA_DEVICE void load(Raw& raw, u32 step) const {
-    ptx::ldmatrix_x4_trans(raw.x, at_ ^ step % (steps * 32));
-  }
+  // Of a piece, given the bytes of bf16 before its k step; past the last one, of any.
+  KDA_DEVICE u32 at(u32 step) const { return at_ ^ step % (steps * 32); }
+  KDA_DEVICE void load(Raw& raw, u32 at) const { ptx::ldmatrix_x4_trans(raw.x, at); }
 
   template <class Place>
   static KDA_DEVICE void prefetch(const Team&, const abi::Inputs&, const Place&) {}
@@ -49,6 +48,7 @@ class WordRows {
         exist_(place.rows - half * half_tokens),
         first_(origin(team, in, place) + team.lane().g + (half * half_tokens + own_) * token_) {}
 
+  KDA_DEVICE u32 at(u32 step) const { return step; }
   KDA_DEVICE void load(Raw& raw, u32 step) const {
     if (step >= steps * 32) return;
     const float* const at = first_ + step / 2;

@@ -62,20 +62,20 @@ struct Rows : Team {
     for (int half = 0; half < 2; ++half) {
       const GateRows rows = gates(half, g);
       GateRows::Raw g_raw;  // of the piece to come
-      if (gates_by_word) rows.load(g_raw, 0);
+      if (gates_by_word) rows.load(g_raw, rows.at(0));
       landed(half);
       sum_squares(half, k, q);
       meet();
       Units units;
       units.take(*this, half, scale);
       clear(scores);
-      if (!gates_by_word) rows.load(g_raw, 0);
+      if (!gates_by_word) rows.load(g_raw, rows.at(0));
       float2* whole = whole_of(half);
       constexpr u32 row_end = steps * 32;
 #pragma unroll 1
       for (u32 step = 0; step < row_end; whole += 8) {
         const u32 next = step + 32;
-        make_piece(scores, half, step, rows, g_raw, next, k ^ step, q ^ step, kd ^ step,
+        make_piece(scores, half, step, rows, g_raw, rows.at(next), k ^ step, q ^ step, kd ^ step,
                    k_after ^ step, whole, gate, triangle, of_tokens, units, free);
         step = next;
       }
@@ -189,11 +189,11 @@ struct Rows : Team {
   }
 
   // A half's tokens and 16 channels.  step: of its k step, the bytes before it; g_raw: of g, then
-  // the next piece's; raw_k and raw_q: this lane's rows; kd: of Kd, and k_after as score_below()
-  // wants k; whole: of the half's decay.
+  // the next piece's, at g_next; raw_k and raw_q: this lane's rows; kd: of Kd, and k_after as
+  // score_below() wants k; whole: of the half's decay.
   template <class Free>
   KDA_DEVICE void make_piece(Scores& scores, int half, u32 step, const GateRows& g,
-                             GateRows::Raw& g_raw, u32 next, u32 raw_k, u32 raw_q, u32 kd,
+                             GateRows::Raw& g_raw, u32 g_next, u32 raw_k, u32 raw_q, u32 kd,
                              u32 k_after, float2* whole, const Gate& gate,
                              const slabs::Triangle& triangle, float2 of_tokens, const Units& units,
                              const Free& free) const {
@@ -203,7 +203,7 @@ struct Rows : Team {
     u32 q_raw[4];
     ptx::ldmatrix_x4(k_raw, raw_k);
     ptx::ldmatrix_x4(q_raw, raw_q);
-    g.load(g_raw, next);
+    g.load(g_raw, g_next);
     const slabs::Piece rows = piece_of(scores, d, k_raw, q_raw, units);
     u32 k[4], q[4], kr[4];
 #pragma unroll

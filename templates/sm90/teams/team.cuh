@@ -1,6 +1,6 @@
 // A team of two warps that turns q, k, g and beta of one chunk into its folded factors
-// (abi/chunk.h) in shared memory, where the gate keeps every half of a chunk in range of an anchor
-// at its start (Tuning::slabs).
+// (abi/chunk.h) in shared memory (Tuning::slabs).  A bounded gate keeps every half of a chunk in
+// range of an anchor at its start; of others the team looks, and gives those that are not several.
 //
 // A warp has half of the channels, of all tokens, 16 tokens and 16 channels at a time.  Its
 // products' lanes hold the elements that the next product's operands want, so between raw inputs
