@@ -42,6 +42,7 @@ KDA_DEVICE float2 apart(float one, u32 t) {
 // 0.  steps: of 16 channels, a warp's.
 template <int steps>
 struct BoundedGate {
+  static constexpr bool is_exact = false;  // as f16 has it
   static constexpr int scale_bits = 12;
   static constexpr float scale = 1 << scale_bits;
 
@@ -82,9 +83,11 @@ struct BoundedGate {
   }
 };
 
-// Any other gate's, as far down as step::least_log2_decay, which f16 holds times `scale`.
+// Any other gate's, as far down as step::least_log2_decay, which f16 holds times its scale.  What
+// one token alone may decay by wants two f16.
 template <int steps>
 struct OpenGate {
+  static constexpr bool is_exact = true;
   static constexpr int scale_bits = 8;
   static constexpr bool has_parameters = abi::has_parameters(shape.gate);
 
@@ -97,6 +100,7 @@ struct OpenGate {
     const float rate =
         step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e);
     depth = shape.gate == abi::Gate::log_decay ? step::log2e : -(rate > steepest ? steepest : rate);
+    depth *= 1 << scale_bits;
     if constexpr (has_parameters) {
       const float* biases =
           in.dt_bias == nullptr ? nullptr : in.dt_bias + head * static_cast<i64>(keys) + first;
@@ -109,15 +113,13 @@ struct OpenGate {
     }
   }
 
-  static KDA_DEVICE float2 of_tokens(float, u32 t) { return apart(1 << scale_bits, t); }
+  static KDA_DEVICE float2 of_tokens(float, u32) { return make_float2(1.0F, 1.0F); }
 
   KDA_DEVICE float offset_of(const tile::Lane& lane, int ks, int i) const {
     if constexpr (!has_parameters) return 0.0F;
     return steps == 1 ? offset[i] : __shfl_sync(0xffffffffU, offset[i], lane.g * 4 + ks);
   }
-  KDA_DEVICE float2 depths(float2 of_tokens) const {
-    return make_float2(depth * of_tokens.x, depth * of_tokens.y);
-  }
+  KDA_DEVICE float2 depths(float2) const { return make_float2(depth, depth); }
   KDA_DEVICE float log_decay(float g, float offset, float depth) const {
     constexpr float least = step::least_log2_decay * (1 << scale_bits);
     if constexpr (shape.gate == abi::Gate::log_decay) {

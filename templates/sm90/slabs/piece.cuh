@@ -1,9 +1,9 @@
 // Half the tokens and 16 channels, in the registers where the scores' products want them: decays as
 // log2 sums D from the half's start, and the rows of k and q decayed by them.
 //
-// D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  That
-// rounds L to 2^-11 of itself, besides what apart() moves it by, where g has had 2^-8;
-// sums and differences of D are then exact to f32.
+// D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  Of a
+// bounded gate that rounds L to 2^-11 of itself, besides what apart() moves it by, where g has had
+// 2^-8; of others L is two f16.  Sums and differences of D are then exact to f32.
 //
 // Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as long as
 // exp2(-D) is in range, which a bounded gate sees to; else tokens have an anchor near them each,
@@ -64,6 +64,13 @@ KDA_DEVICE void accumulate(Sums& d, const tile::Lane& lane, const Raw& raw, cons
     d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0.0F;
     const u32 b[2] = {F16::pack(l[i][0], l[i][1]), F16::pack(l[i][2], l[i][3])};
     ptx::mma_m16n8k16_f16(d[i], triangle.a, b);
+    if constexpr (Gate::is_exact) {
+      const float2 low = F16::unpack(b[0]);
+      const float2 high = F16::unpack(b[1]);
+      const u32 rest[2] = {F16::pack(l[i][0] - low.x, l[i][1] - low.y),
+                           F16::pack(l[i][2] - high.x, l[i][3] - high.y)};
+      ptx::mma_m16n8k16_f16(d[i], triangle.a, rest);
+    }
   }
 }
 
