@@ -180,8 +180,9 @@ struct Rows : Team {
     float(&early)[4] = scores.early[1];
     float(&late)[4] = scores.late[1];
     float(&right)[4] = scores.right[1];
-    if (shape.gate != abi::Gate::bounded && slabs::is_strong(d)) [[unlikely]] {
-      return slabs::Piece(lane(), d, k, q, units.k, units.q, early, late, right);
+    if constexpr (shape.gate != abi::Gate::bounded) {
+      if (slabs::is_strong(d)) [[unlikely]]
+        return slabs::Piece(lane(), d, k, q, units.k, units.q, early, late, right);
     }
     const slabs::Piece piece(lane(), d, k, q, units.k, units.q);
     piece.score_pairs(early, late, right);
