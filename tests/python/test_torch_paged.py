@@ -202,6 +202,9 @@ def test_refusals_of_calls():
     with torch.no_grad():
         with pytest.raises(AssertionError, match=r"out is \[1\]"):
             paged_kda(*x, POOL, TWO, out=torch.zeros(1))
+        # The bug: a bare AssertionError, of a check that slots have a pool.
+        with pytest.raises(ValueError, match="state_pool is None; states are read"):
+            paged_kda(*x, None, TWO)
         with pytest.raises(ValueError, match="out is torch.float32"):
             paged_kda(*x, POOL, TWO, out=torch.zeros(2, 1, 2, 16))
         with pytest.raises(ValueError, match="allow_neg_eigval=True needs"):

@@ -155,6 +155,11 @@ def paged_kda(
         use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,
         beta_at_most_one=beta_at_most_one,
     )  # fmt: skip
+    if state_pool is None:
+        raise ValueError(
+            "state_pool is None; states are read and written in a pool of [slots, HV, K, V], as "
+            "torch.zeros makes one; fused_recurrent_kda does without"
+        )
     if not use_gate_in_kernel:
         A_log = dt_bias = None
     tensors = (q, k, v, g, beta, A_log, dt_bias, state_pool, cu_seqlens)
