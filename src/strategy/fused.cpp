@@ -58,8 +58,9 @@ tunable::Space space() { return tunable::space_of(abi::fused::tunables); }
 // But two groups for many checkpoints of bf16 states, one every 64, 128, 256 and 512 on an H100
 // 399, 372, 376 and 363 us for 430, 379, 366 and 348, and with K = 64 for all, one every 256 259 us
 // for 278. Where teams do not serve three groups; or two, which leave a checkpoint room in shared
-// memory, from where it goes while the walk goes on, where they come often: g in f32, one every 64
-// and 128, 483 and 445 us for 524 and 450.
+// memory, from where it goes while the walk goes on, where they come often: one every 64 and 128
+// tokens, g in f32, 483 and 445 us for 524 and 450 (by teams 455 with one every 64, log decays). Of
+// g in f32 and bf16 checkpoints no time by teams was taken.
 int default_groups(const Problem& problem) {
   constexpr int kOften = 128;  // tokens
   const int every = problem.checkpoint_tokens;
