@@ -58,7 +58,7 @@ Forgetting where_gates_forget(const Problem& problem, const device::Device& devi
                                                                 abi::segments::tunables);
   Forgetting there;
   const double share = segments_cost::forgetting_share(problem, tuning);
-  there.share = share / (1 - kForget * (1 - share));
+  there.share = share / (1 - forget_share(problem) * (1 - share));
   const double chunks = static_cast<double>(problem.max_tokens) / abi::factors::chunk;
   if (!at_once(tuning) && chunks / problem.max_sequences >= 1024) {
     there.idle += 2.7e-3 * chunks * problem.value_heads;

@@ -107,8 +107,9 @@ double packed_rows(const Problem& problem) {
   return problem.max_sequences > 2 ? 1.32 : 1.17;
 }
 
-// What other gates than bounded ones of 16 bits cost prepare: 24 heads of 8192 tokens, which wait for
-// it, 160 us by softplus and 150 of log decays of 32 bits for 148, 48 heads 300 and 289 for 281.
+// What other gates than bounded ones of 16 bits cost prepare: 24 heads of 8192 tokens, which wait
+// for it, 160 us by softplus and 150 of log decays of 32 bits for 148, 48 heads 300 and 289 for
+// 281.
 double by_gate(const Problem& problem) {
   if (problem.gate == Gate::softplus || problem.gate == Gate::logsigmoid) return 1.07;
   return problem.gate == Gate::log_decay || problem.gate_type == DType::f32 ? 1.03 : 1.0;

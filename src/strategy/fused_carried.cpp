@@ -94,7 +94,7 @@ double fused_carried_microseconds(const Problem& problem, const device::Device& 
   const double kept = std::min(mean_length(problem) / segments / abi::factors::chunk,
                                double{abi::by_gates::most_kept});
   return 1.08 * fused_segments_microseconds(problem, device, segments) + 10.0 +
-         (1 - kForget) * (0.15 * kept + 0.5 * kGone);
+         (1 - forget_share(problem)) * (0.15 * kept + 0.5 * kGone);
 }
 
 }  // namespace kda::strategy

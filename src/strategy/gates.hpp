@@ -10,10 +10,10 @@ namespace kda::strategy {
 // not.
 inline constexpr double kForget = 0.25;
 
-// The same where other kernels than those of a way that forgets begin later for it: of gates that
-// models have had before bounded ones, hardly any.
+// None of other gates than bounded ones, which models have had before: of theirs some channel
+// always remembers.
 inline double forget_share(const Problem& problem) {
-  return problem.gate == Gate::bounded ? kForget : 0.1;
+  return problem.gate == Gate::bounded ? kForget : 0.0;
 }
 
 }  // namespace kda::strategy

@@ -21,7 +21,7 @@ std::string why_not_by_group(const Problem& problem, const device::Device& devic
 bool makes_slabs(const Problem& problem);
 
 // Whether teams of two warps can (templates/sm90/teams): the same of other gates, too, as they look
-// how far each half decays.
+// how far each half decays, and of g of 32 bits.
 bool makes_by_teams(const Problem& problem);
 std::string why_not_by_teams(const Problem& problem);
 

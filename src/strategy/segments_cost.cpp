@@ -130,7 +130,7 @@ double forgetting_share(const Problem& problem, const Tuning& tuning) {
 double expected_microseconds(const Problem& problem, const device::Device& device,
                              const Tuning& tuning) {
   const double weak = microseconds(problem, device, tuning);
-  return weak * (1 - kForget * (1 - forgetting_share(problem, tuning)));
+  return weak * (1 - forget_share(problem) * (1 - forgetting_share(problem, tuning)));
 }
 
 }  // namespace kda::strategy::segments_cost

@@ -48,7 +48,7 @@ std::string chosen(const std::string& words) {
 // waited for a chunk that had been taken two rounds before, by a parity that then never came.
 std::vector<Variant> variants() { return {{"fused", ""}, {"fused", "groups=2"}}; }
 
-// By default teams make slabs, but where checkpoints come.
+// By default teams, but where checkpoints of bf16 states come.
 std::vector<Variant> all_groups() {
   return {{"fused", ""}, {"fused", "groups=2"}, {"fused", "groups=3"}};
 }
@@ -154,6 +154,8 @@ std::vector<Trial> anchors() {
   };
   constexpr Pattern patterns[] = {
       {GatePattern::constant, -4, 0},
+      {GatePattern::constant, -4.7, 0},
+      {GatePattern::constant, -5.19, 0},
       {GatePattern::constant, -5.3, 0},
       {GatePattern::constant, -20, 0},
       {GatePattern::constant, -83, 0},
@@ -172,9 +174,10 @@ std::vector<Trial> anchors() {
       {GatePattern::spike, -0.01, closed, 9, 32},
   };
   std::vector<Trial> out;
-  for (const char* words : {"gate=log_decay ", "gate=log_decay g=f16 K=64 ", "gate=logsigmoid ",
-                            "gate=log_decay g=f32 varlen=1 ", "gate=softplus g=f32 K=64 ",
-                            "gate=softplus ", "gate=softplus g=f16 K=64 varlen=1 "})
+  for (const char* words :
+       {"gate=log_decay ", "gate=log_decay scale=0.001 ", "gate=log_decay g=f16 K=64 ",
+        "gate=logsigmoid ", "gate=log_decay g=f32 varlen=1 ", "gate=softplus g=f32 K=64 ",
+        "gate=softplus ", "gate=softplus g=f16 K=64 varlen=1 "})
     for (const Pattern& each : patterns) {
       const double sign = std::string_view(words).starts_with("gate=softplus") ? -1 : 1;
       reference::InputSpec spec;
@@ -192,6 +195,14 @@ std::vector<Trial> anchors() {
 // What becomes of a gate's parameters that are as large as they can be, and of missing tokens.
 std::vector<Trial> open_parameters() {
   std::vector<Trial> out;
+  // The bug: a rate beyond 2^100 was held to that, and A_log = 80 of g = -75, which decays by
+  // e^-148, to e^-0.003.
+  reference::InputSpec steep;
+  steep.gate = reference::GatePattern::constant;
+  steep.gate_value = -75;
+  steep.A_log_value = 80;
+  steep.dt_bias = false;
+  out.push_back(trial("gate=softplus g=f32 V=128 HV=2", {77, 77}, steep));
   for (const double A_log : {-200.0, 3.0, 80.0, 100.0}) {
     reference::InputSpec spec;
     spec.A_log_value = A_log;
@@ -251,8 +262,12 @@ std::vector<Trial> slabs() {
 // Rows that no 16-byte copy can load, NaN past the last sequence, offsets that make no sense.
 std::vector<Trial> places() {
   std::vector<Trial> out = in_every_place(trial("K=128 V=128 HV=4 varlen=1", {300, 0, 33, 129}));
+  for (const Trial& each :
+       in_every_place(trial("K=128 V=128 HV=4 gate=softplus g=f32 varlen=1", {300, 0, 33, 129})))
+    out.push_back(each);
   // Without packs the copy engine knows where sequences end.
-  for (const char* words : {"K=128 V=128 HV=4", "K=64 V=128", "K=128 V=256 g=f32"}) {
+  for (const char* words : {"K=128 V=128 HV=4", "K=64 V=128", "K=128 V=256 g=f32",
+                            "K=128 V=128 HV=4 gate=log_decay g=f32"}) {
     Trial dense = trial(words, {300, 300});
     for (const Layout layout :
          {Layout::contiguous, Layout::heads_first, Layout::sliced, Layout::gapped}) {

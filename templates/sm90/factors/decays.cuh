@@ -8,6 +8,8 @@
 
 namespace kda {
 
+constexpr float strongest_anchor = -120.0F;  // log2 decay whose inverse operands can hold
+
 // Raw g of this thread's two channels, of a half's tokens in two parts: begin() before each, then
 // by number in the half and in the chunk.
 struct TileGate {  // from a tile

@@ -39,7 +39,6 @@ constexpr int slab = abi::factors::slab(shape);
 constexpr int k_steps = slab / 16;  // of its products
 constexpr int pitch = slab + 8;     // floats a token of D, so that lanes meet every bank
 constexpr int half_tokens = 16;
-constexpr float strongest_anchor = -120.0F;  // log2 decay whose inverse operands can hold
 
 using F16 = element<abi::DType::f16>;
 using Bf16 = element<abi::DType::bf16>;

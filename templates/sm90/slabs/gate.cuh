@@ -42,7 +42,7 @@ KDA_DEVICE float2 apart(float one, u32 t) {
 // 0.  steps: of 16 channels, a warp's.
 template <int steps>
 struct BoundedGate {
-  static constexpr bool is_exact = false;  // as f16 has it
+  static constexpr bool is_exact = shape.gate_type == abi::DType::f32;  // else as f16 has them
   static constexpr int scale_bits = 12;
   static constexpr float scale = 1 << scale_bits;
 
@@ -69,7 +69,8 @@ struct BoundedGate {
 
   // What log_decay() wants of a lane's even and odd tokens: 1 / lower_bound.
   static KDA_DEVICE float2 of_tokens(float lower_bound, u32 t) {
-    return apart(step::reciprocal_approximate(lower_bound * (step::log2e * scale)), t);
+    const float one = step::reciprocal_approximate(lower_bound * (step::log2e * scale));
+    return is_exact ? make_float2(one, one) : apart(one, t);
   }
 
   // Of a lane's channel in the first or second eight of a k step.
@@ -96,7 +97,7 @@ struct OpenGate {
 
   KDA_DEVICE void load(u32 lane, u32 first, const abi::Inputs& in, int head) {
     constexpr float most = 0x1.fffffep127F;
-    constexpr float steepest = 0x1p100F;  // an infinite one would make NaN of a gate that is closed
+    constexpr float steepest = 0x1p119F;  // an infinite depth makes NaN of a gate that is closed
     const float rate =
         step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e);
     depth = shape.gate == abi::Gate::log_decay ? step::log2e : -(rate > steepest ? steepest : rate);

@@ -2,8 +2,9 @@
 // log2 sums D from the half's start, and the rows of k and q decayed by them.
 //
 // D = U L, U the lower triangle of ones and L the tokens' log2 decays, a product of f16.  Of a
-// bounded gate that rounds L to 2^-11 of itself, besides what apart() moves it by, where g has had
-// 2^-8; of others L is two f16.  Sums and differences of D are then exact to f32.
+// bounded gate of 16 bits that rounds L to 2^-11 of itself, besides what apart() moves it by, where
+// g has had as much or 2^-8; of others L is two f16.  Sums and differences of D are then exact to
+// f32.
 //
 // Within a half, one product of k exp2(D) and k exp2(-D) gives all scores, exact as long as
 // exp2(-D) is in range, which a bounded gate sees to; else tokens have an anchor near them each,
@@ -22,10 +23,14 @@ namespace kda::slabs {
 // D: columns 0-7 and 8-15, as C tiles.
 using Sums = float[2][4];
 
+// How far an anchor reaches where tokens have several: not so far that q times a scale of 2^-10 and
+// exp2(D) has fewer bits than tf32.
+constexpr float furthest_from_anchor = -110.0F;
+
 // Whether some D of a warp's is out of an anchor's range: one answer for all of it.
 KDA_DEVICE bool is_strong(const Sums& d) {
   const float least = fminf(fminf(d[0][2], d[0][3]), fminf(d[1][2], d[1][3]));  // last tokens'
-  return __any_sync(0xffffffffU, least < strongest_anchor) != 0;
+  return __any_sync(0xffffffffU, least < furthest_from_anchor) != 0;
 }
 
 // U, an A operand.
@@ -126,7 +131,7 @@ class Piece {
       }
       const auto first_far = [&](int i) {  // of tokens i * 8 and so on
         const float least = fminf(fminf(past[i].x, past[i].y), fminf(past[i + 2].x, past[i + 2].y));
-        const u32 far = __ballot_sync(0xffffffffU, !(least >= strongest_anchor));
+        const u32 far = __ballot_sync(0xffffffffU, !(least >= furthest_from_anchor));
         return far == 0 ? 8 : (__ffs(static_cast<int>(far)) - 1) / 4;
       };
       const int early_end = first_far(0);
