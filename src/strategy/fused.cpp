@@ -113,7 +113,7 @@ class Maps {
     static_assert(abi::fused::columns == 64);
     rows_ = boxes_of_rows(problem, in, out, kTokens);
     if (keeps) states_ = box_of_states(problem::shape_of(problem), in, out);
-    if (!(teams ? makes_by_teams(problem) : makes_slabs(problem))) return;
+    if (!teams && !makes_slabs(problem)) return;
     const abi::Shape shape = problem::shape_of(problem);
     const Slabs slabs = teams ? Slabs{.channels = 64, .count = 1}
                               : Slabs{.channels = abi::factors::slab(shape),

@@ -7,13 +7,10 @@ namespace kda::strategy {
 
 // The share of runs whose gates are expected to forget within a few chunks: less than one in three,
 // as many as of kda-bench's regimes, since one channel that hardly decays is enough that they do
-// not.
-inline constexpr double kForget = 0.25;
-
-// None of other gates than bounded ones, which models have had before: of theirs some channel
+// not. None of other gates than bounded ones, which models have had before: of theirs some channel
 // always remembers.
 inline double forget_share(const Problem& problem) {
-  return problem.gate == Gate::bounded ? kForget : 0.0;
+  return problem.gate == Gate::bounded ? 0.25 : 0.0;
 }
 
 }  // namespace kda::strategy

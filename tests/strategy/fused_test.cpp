@@ -199,10 +199,13 @@ std::vector<Trial> open_parameters() {
   // e^-148, to e^-0.003.
   reference::InputSpec steep;
   steep.gate = reference::GatePattern::constant;
-  steep.gate_value = -75;
-  steep.A_log_value = 80;
   steep.dt_bias = false;
-  out.push_back(trial("gate=softplus g=f32 V=128 HV=2", {77, 77}, steep));
+  for (const double A_log : {60.0, 80.0, 85.0})
+    for (const double past : {-5.0, 0.5}) {  // e^-148 and e^-0.6 a token
+      steep.A_log_value = A_log;
+      steep.gate_value = -A_log - past;
+      out.push_back(trial("gate=softplus g=f32 V=128 HV=2", {77, 77}, steep));
+    }
   for (const double A_log : {-200.0, 3.0, 80.0, 100.0}) {
     reference::InputSpec spec;
     spec.A_log_value = A_log;

@@ -4,7 +4,8 @@
 #   VENV         where pytest is, made if it is not there (${BUILD}/venv)
 #   KDA_TEST_TORCH  1: torch, FLA and transformers are fetched into VENV where it lacks them (5 GB);
 #                   .ci/run does
-# Uses torch, FLA and transformers where that environment has them.  Exits with 77 where pytest cannot be had.
+# Uses torch, FLA and transformers where that environment has them.  Exits with 77 where pytest
+# cannot be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${BUILD:-$PWD/build-python}
@@ -25,7 +26,8 @@ if ! "$python" -c 'import pytest' 2>/dev/null; then
     exit 77
   fi
 fi
-if [ "${KDA_TEST_TORCH:-}" = 1 ] && ! "$python" -c 'import torch, fla.layers, transformers' 2>/dev/null; then
+if [ "${KDA_TEST_TORCH:-}" = 1 ] &&
+  ! "$python" -c 'import torch, fla.layers, transformers' 2>/dev/null; then
   bring() {
     "$@" torch==2.11.0 einops transformers==5.24.0 &&
       "$@" --no-deps fla-core==0.6.0 flash-linear-attention==0.6.0
@@ -35,7 +37,7 @@ if [ "${KDA_TEST_TORCH:-}" = 1 ] && ! "$python" -c 'import torch, fla.layers, tr
   export UV_CACHE_DIR=$venv/cache
   if ! { "${pip[@]}" uv && bring "$venv/bin/uv" pip install -q --python "$python"; } &&
     ! bring "${pip[@]}"; then
-    echo "neither uv nor pip could bring torch, FLA and transformers: the tests that want them are skipped" >&2
+    echo "neither uv nor pip could bring torch, FLA and transformers: their tests are skipped" >&2
   fi
 fi
 exec "$python" -m pytest -q -rs -p no:cacheprovider tests/python "$@"

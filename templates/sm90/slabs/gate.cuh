@@ -90,27 +90,31 @@ template <int steps>
 struct OpenGate {
   static constexpr bool is_exact = true;
   static constexpr int scale_bits = 8;
+  static constexpr float scale = 1 << scale_bits;
   static constexpr bool has_parameters = abi::has_parameters(shape.gate);
 
   float depth;      // of a head
   float offset[2];  // as BoundedGate's
 
   KDA_DEVICE void load(u32 lane, u32 first, const abi::Inputs& in, int head) {
+    if constexpr (!has_parameters) {
+      depth = shape.gate == abi::Gate::log_decay ? step::log2e * scale : -scale;
+      return;
+    }
     constexpr float most = 0x1.fffffep127F;
-    constexpr float steepest = 0x1p119F;  // an infinite depth makes NaN of a gate that is closed
-    const float rate =
-        step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e);
-    depth = shape.gate == abi::Gate::log_decay ? step::log2e : -(rate > steepest ? steepest : rate);
-    depth *= 1 << scale_bits;
-    if constexpr (has_parameters) {
-      const float* biases =
-          in.dt_bias == nullptr ? nullptr : in.dt_bias + head * static_cast<i64>(keys) + first;
+    constexpr float steepest = 0x1p119F;  // that depth can hold
+    float rate = step::exp2f_approximate(step::log_gate_rate<shape>(in.A_log, head) * step::log2e);
+    if (rate > most) rate = most;  // an infinite one would make NaN of a gate that is closed
+    // Of one that is steeper nothing is left but in the softplus' tail, where that is as 2^x.
+    const bool is_steep = rate > steepest;
+    depth = -(is_steep ? rate * 0x1p-9F : rate) * scale;
+    const float* biases =
+        in.dt_bias == nullptr ? nullptr : in.dt_bias + head * static_cast<i64>(keys) + first;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float x =
-            (biases == nullptr ? 0.0F : biases[lane % steps * 16 + i * 8]) * step::log2e;
-        offset[i] = x > most ? most : x;
-      }
+    for (int i = 0; i < 2; ++i) {
+      const float x = (biases == nullptr ? 0.0F : biases[lane % steps * 16 + i * 8]) * step::log2e +
+                      (is_steep ? 9.0F : 0.0F);
+      offset[i] = x > most ? most : x;
     }
   }
 
@@ -122,7 +126,7 @@ struct OpenGate {
   }
   KDA_DEVICE float2 depths(float2) const { return make_float2(depth, depth); }
   KDA_DEVICE float log_decay(float g, float offset, float depth) const {
-    constexpr float least = step::least_log2_decay * (1 << scale_bits);
+    constexpr float least = step::least_log2_decay * scale;
     if constexpr (shape.gate == abi::Gate::log_decay) {
       return step::at_least(g * depth, least);
     } else {
