@@ -66,8 +66,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
     return {Code::unsupported,
             "strategy by_lengths: mixed_lengths says already that one sequence has most tokens"};
   }
-  if (const std::string why = why_not_by_group(problem, device, abi::factors::chunk);
-      !why.empty()) {
+  if (const std::string why = why_not_plainly(problem, device, abi::factors::chunk); !why.empty()) {
     return {Code::unsupported, fmt::format("strategy by_lengths: {} (the problem is {})", why,
                                            problem::to_text(problem))};
   }

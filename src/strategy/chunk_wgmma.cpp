@@ -214,18 +214,20 @@ bool sends_by_two(const Problem& problem, const device::Device& device) {
 }
 
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
-// loaded.  Theirs are 168 registers a thread, too few for f16's scales and for odd columns.  Both
-// stages at once, or in a mixed pack a stage of short sequences, where that is expected to be
-// faster; two warpgroups there leave more multiprocessors to prepare (H = 32: 225 us for 245).  How
-// few of a pack's sequences are long is not known: beside a stage of short ones one warpgroup a
-// block.  One with checkpoints, too, and one stage after the other a ring of four (H = 64 583 us,
-// two warpgroups 621).
+// loaded.  Theirs are 168 registers a thread, too few for odd columns, and f16's chains take half
+// as long again by them (H = 64, one stage after the other, 621 us for 533, an H200).  Both stages
+// at once, or in a mixed pack a stage of short sequences, where that is expected to be faster; two
+// warpgroups there leave more multiprocessors to prepare (H = 32: 225 us for 245).  How few of a
+// pack's sequences are long is not known: beside a stage of short ones one warpgroup a block.  One
+// with checkpoints, too, and one stage after the other a ring of four (H = 64 583 us, two
+// warpgroups 621).
 tunable::Values defaults(const Problem& problem, const device::Device& device) {
   Tuning tuning = one_by_one_of(problem);
   const abi::Shape shape = problem::shape_of(problem);
   Tuning apart = tuning;
   apart.short_tokens = kShortTokens;
-  const bool fits = problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
+  const bool whole = problem.value_dim % 64 == 0;
+  const bool fits = whole && problem.qkv_type == DType::bf16;
   const bool copies = abi::chunk_wgmma::copies_checkpoints(shape);
   const Tuning base = tuning;
   const auto beside = [&](int warpgroups, int columns = 64) {
@@ -248,7 +250,7 @@ tunable::Values defaults(const Problem& problem, const device::Device& device) {
     shorten_ring(shape, tuning);
   }
   const Tuning wide = beside(2);
-  if (fits && problem.value_dim > 64 && problem.key_dim <= 128 &&
+  if (whole && problem.value_dim > 64 && problem.key_dim <= 128 &&
       (!copies || sends_by_two(problem, device)) && fits_beside(problem, device, wide) &&
       (!fits_beside(problem, device, at_once) ||
        microseconds(problem, device, wide) < microseconds(problem, device, at_once))) {

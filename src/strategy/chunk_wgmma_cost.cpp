@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "abi/factors.h"
 #include "problem/shape.hpp"
 #include "strategy/lengths.hpp"
 #include "strategy/recurrent.hpp"
@@ -41,6 +42,17 @@ double wide_keys(const Problem& problem) {
   return 1.0 + std::max(problem.key_dim - 128, 0) / 256.0;
 }
 
+// And of f16, whose operands' range is looked after, or of Ak in two terms: 256 chunks of K = 128
+// 185 and 124 us by one warpgroup a block for 105, by two 260 and 206 for 182 (an H200).
+struct Care {
+  double one, two;
+};
+Care care_of(const Problem& problem) {
+  if (problem.qkv_type == DType::f16) return {.one = 1.8, .two = 1.5};
+  if (abi::chunk::writes_twice(problem::shape_of(problem))) return {.one = 1.17, .two = 1.12};
+  return {.one = 1.0, .two = 1.0};
+}
+
 // What checkpoints add to a chain of so many tokens that leaves them in shared memory: 0.31 us each
 // of 32 KB, 0.21 to 0.25 of 16 KB, 0.18 of 8 KB.  Where groups prepare beside, and as few as
 // preparers_of() says, up to 0.55 and 0.16 of 32 and 16 KB: 16 heads of 8192 tokens with one every
@@ -69,7 +81,9 @@ double short_microseconds(const Problem& problem, const Tuning& tuning) {
 // 369 and 438 (an H200).
 double one_by_one_microseconds(const Problem& problem, const device::Device& device,
                                const Tuning& tuning) {
-  const double products = (0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? 1.0 : 1.42);
+  const Care care = care_of(problem);
+  const double products =
+      (0.1 + 0.011 * tuning.chunk) * (tuning.warpgroups == 1 ? care.one : 1.42 * care.two);
   const double step =
       std::max(wide_keys(problem) * products, by_hand_microseconds(problem, tuning.chunk));
   const auto blocks = static_cast<double>(blocks_of(problem, tuning));
@@ -120,16 +134,20 @@ double by_gate(const Problem& problem) {
 // rates").
 Rates rates_of(const Problem& problem) {
   const double packed = packed_rows(problem) * by_gate(problem);
+  const Care care = care_of(problem);
   // Of K = 64 three groups fit a multiprocessor, not four.
   if (problem.key_dim <= 64) {
-    return {.one = 0.286, .two = 0.42, .prepare = 1.47 * packed, .power = 5.0};
+    return {
+        .one = 0.286 * care.one, .two = 0.42 * care.two, .prepare = 1.47 * packed, .power = 5.0};
   }
   // With checkpoints to send the stages hinder each other more, and two warpgroups have a ring of
   // four.
   const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
-  return {.one = 0.41,
-          .two = copies ? 0.77 : 0.71,
-          .prepare = 0.87 * packed,
+  // With care three fit beside, and alone.
+  const bool plain = abi::factors::serves(problem::shape_of(problem));
+  return {.one = 0.41 * care.one,
+          .two = (copies ? 0.77 : 0.71) * care.two,
+          .prepare = (plain ? 0.87 : 0.99) * packed,
           .power = copies ? 4.0 : 5.0};
 }
 

@@ -33,7 +33,7 @@ using compose::Run;
 
 Status applicable(const Problem& problem, const device::Device& device) {
   if (Status status = check_kept_states("fused", problem); !status) return status;
-  std::string why = why_not_by_group(problem, device, abi::factors::chunk);
+  std::string why = why_not_plainly(problem, device, abi::factors::chunk);
   if (why.empty() && !abi::fused::serves(problem::shape_of(problem))) {
     why = problem.key_dim > 128
               ? fmt::format("key_dim is {}; 64 and 128 are served", problem.key_dim)

@@ -31,20 +31,23 @@ const char* name_of(DType type) { return abi::dtypes[static_cast<int>(type)].nam
 
 }  // namespace
 
-bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk) {
+namespace {
+
+// What groups want of a problem, but for what its shape tells them.
+bool is_for_groups(const Problem& problem, const device::Device& device, int chunk) {
   return device.major == 9 && problem.wy_chunk == 0 && chunk == abi::factors::chunk &&
-         abi::factors::serves(problem::shape_of(problem)) &&
          (problem.gate != Gate::bounded || problem.lower_bound >= kStrongestBound);
 }
 
-std::string why_not_by_group(const Problem& problem, const device::Device& device, int chunk) {
-  if (prepares_by_group(problem, device, chunk)) return {};
+// Why not by groups of either kind, or of the plain one.
+std::string why_not(const Problem& problem, const device::Device& device, int chunk, bool plainly) {
   if (device.major != 9) {
     return fmt::format("{} has compute capability {}.{}; wgmma is 9.0's", device.name, device.major,
                        device.minor);
   }
-  if (problem.qkv_type != DType::bf16) {
-    return fmt::format("qkv_type is {}; bf16 is served", name_of(problem.qkv_type));
+  if (problem.qkv_type == DType::f32 || (plainly && problem.qkv_type != DType::bf16)) {
+    return fmt::format("qkv_type is {}; bf16 {} served", name_of(problem.qkv_type),
+                       plainly ? "is" : "and f16 are");
   }
   if (problem.key_dim % 64 != 0) {
     return fmt::format("key_dim is {}; multiples of 64 are served", problem.key_dim);
@@ -52,7 +55,7 @@ std::string why_not_by_group(const Problem& problem, const device::Device& devic
   if (!problem.l2norm_qk && !problem.qk_normalized) {
     return "l2norm_qk and qk_normalized are false; one of them must hold";
   }
-  if (problem.beta_is_logit && problem.allow_neg_eigval) {
+  if (plainly && problem.beta_is_logit && problem.allow_neg_eigval) {
     return "allow_neg_eigval is true; beta up to 1 is served";
   }
   if (!problem.beta_is_logit && !problem.beta_at_most_one) {
@@ -64,8 +67,32 @@ std::string why_not_by_group(const Problem& problem, const device::Device& devic
   if (chunk != abi::factors::chunk) {
     return fmt::format("chunk is {}; {} is served", chunk, abi::factors::chunk);
   }
+  if (!plainly && problem.key_dim > 128 && !abi::factors::serves(problem::shape_of(problem))) {
+    return fmt::format("key_dim is {} with {}; 64 and 128 are served", problem.key_dim,
+                       problem.qkv_type == DType::f16 ? "qkv_type f16" : "allow_neg_eigval");
+  }
   return fmt::format("lower_bound is {}; {} and above are served", problem.lower_bound,
                      kStrongestBound);
+}
+
+}  // namespace
+
+bool prepares_plainly(const Problem& problem, const device::Device& device, int chunk) {
+  return is_for_groups(problem, device, chunk) && abi::factors::serves(problem::shape_of(problem));
+}
+
+std::string why_not_plainly(const Problem& problem, const device::Device& device, int chunk) {
+  return prepares_plainly(problem, device, chunk) ? "" : why_not(problem, device, chunk, true);
+}
+
+bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk) {
+  return prepares_plainly(problem, device, chunk) ||
+         (is_for_groups(problem, device, chunk) &&
+          abi::factors::serves_with_care(problem::shape_of(problem)));
+}
+
+std::string why_not_by_group(const Problem& problem, const device::Device& device, int chunk) {
+  return prepares_by_group(problem, device, chunk) ? "" : why_not(problem, device, chunk, false);
 }
 
 bool makes_slabs(const Problem& problem) {

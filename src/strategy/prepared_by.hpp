@@ -15,6 +15,12 @@ namespace kda::strategy {
 bool prepares_by_group(const Problem& problem, const device::Device& device, int chunk);
 std::string why_not_by_group(const Problem& problem, const device::Device& device, int chunk);
 
+// Whether it can by products of one term each: what cancels leaves bf16's bits by those.  Of others
+// (f16, steps past 1) products have split operands (sm90/factors/careful.cuh), which only prepare
+// stages have.
+bool prepares_plainly(const Problem& problem, const device::Device& device, int chunk);
+std::string why_not_plainly(const Problem& problem, const device::Device& device, int chunk);
+
 // Whether each warp of a group can make its channels' rows by itself (templates/sm90/slabs): a
 // bounded gate under which no half of a chunk decays by more than 2^-119, whatever g is, g of 16
 // bits, and a scale that leaves q times it in f16's range.

@@ -62,7 +62,7 @@ Status check(const Problem& problem, const device::Device& device, const Tuning&
                     "these are of any length; segments=1 does",
                     problem.checkpoint_tokens));
   }
-  if (const std::string why = why_not_by_group(problem, device, tuning.chunk); !why.empty()) {
+  if (const std::string why = why_not_plainly(problem, device, tuning.chunk); !why.empty()) {
     return refuse(fmt::format("where {}; segments=1 does (the problem is {})", why,
                               problem::to_text(problem)));
   }

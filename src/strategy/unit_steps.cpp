@@ -65,7 +65,7 @@ Status applicable(const Problem& problem, const device::Device& device) {
         "no promise of them (beta_is_logit and beta_at_most_one = false, or l2norm_qk and "
         "qk_normalized)"};
   }
-  if (const std::string why = why_not_by_group(promised(problem), device, abi::factors::chunk);
+  if (const std::string why = why_not_plainly(promised(problem), device, abi::factors::chunk);
       !why.empty()) {
     return {Code::unsupported,
             fmt::format("strategy unit_steps: nothing is faster for unit steps here: {} (the "

@@ -33,23 +33,45 @@ constexpr bool serves(const Shape& shape) {
          !abi::chunk::steps_may_exceed_one(shape);
 }
 
+// Those that groups of prepare stages serve besides, with care (sm90/factors/careful.cuh): f16, or
+// unit keys written at most twice, so that what cancels has f16's bits, or bf16's, left.
+constexpr bool serves_with_care(const Shape& shape) {
+  const bool bounded = shape.beta_is_logit || shape.beta_at_most_one;
+  return shape.qkv_type != DType::f32 && !serves(shape) && bounded &&
+         (shape.l2norm_qk || shape.qk_normalized) && (shape.key_dim == 64 || shape.key_dim == 128);
+}
+
 // Rows that come normalised are no longer than abi::chunk::most_key; nor shorter than leaves an f16
 // its precision, and those of q, times the scale or not, likewise.
 constexpr float least_key = 1.0F / 16;
 constexpr float least_query = 1.0F / 64;
 constexpr float most_query = 1024.0F;
 
+// With care Kr has two terms, the second where Ak's rest will stand, or behind an image that has
+// none.
+constexpr int kr_rest(const Shape& shape) {
+  const chunk::Image image = chunk::image(shape, factors::chunk);
+  return chunk::writes_twice(shape) ? image.ak_rest : (image.bytes + 1023) / 1024 * 1024;
+}
+
 // A chunk's image (abi/chunk.h), in which k and q are loaded where Kd and Qd will stand; and g
 // where Ak will, for the one group of a block that has one chunk.
 constexpr int buffer_bytes(const Shape& shape, int groups) {
   const chunk::Image image = chunk::image(shape, factors::chunk);
   const int g = groups == 1 ? factors::chunk * shape.key_dim * bytes_of(shape.gate_type) : 0;
-  return image.ak + g > image.bytes ? image.ak + g : image.bytes;
+  int bytes = image.ak + g > image.bytes ? image.ak + g : image.bytes;
+  if (serves_with_care(shape)) {
+    const int end = kr_rest(shape) + factors::chunk * shape.key_dim * 2;
+    bytes = end > bytes ? end : bytes;
+  }
+  return bytes;
 }
 
 // What the group works in, the larger of AnyGateScratch (sm90/factors) and Scratch (sm90/slabs),
 // which assert that it is enough.  At K = 128 strategy fused has 40 bytes to spare.
-constexpr int scratch_bytes(const Shape& shape) { return warps(shape) * 7168 + 160; }
+constexpr int scratch_bytes(const Shape& shape) {
+  return warps(shape) * 7168 + 160 + (serves_with_care(shape) ? 4096 : 0);
+}
 
 // q, k and g of a run, a warp's channels a slab, in boxes of a chunk's tokens; of teams, slabs of
 // 64 channels in boxes of half a chunk's, but for a g of 32 bits, which these read themselves.

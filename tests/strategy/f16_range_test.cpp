@@ -1,4 +1,5 @@
 // f16 has 11 bits and 30 octaves: what is stored in it must have been scaled to fit.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +52,27 @@ std::vector<Trial> repeated() {
   return out;
 }
 
+struct By {
+  const char *strategy, *tuning;
+};
+
+double as_f16(double x) {
+  reference::Bytes two(2);
+  store(two, 0, x);
+  return load(two, 0);
+}
+
+// v of a head that is as loud as `loudness` says, by token.
+void shout(reference::Tensors& tensors, std::int64_t tokens, std::size_t row,
+           double (*loudness)(std::int64_t token)) {
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::size_t i = 0; i < row; ++i) {
+      const std::size_t at = static_cast<std::size_t>(t) * row + i;
+      store(tensors.v, at, load(tensors.v, at) * loudness(t));
+    }
+  }
+}
+
 }  // namespace
 
 // The bug: what tf32 cuts off of scores, inverses and keys is as much as f16 does, and where many
@@ -80,9 +102,6 @@ TEST_CASE("outputs of a state that fades, in f16", "[gpu][f16]") {
     }
     const reference::Outputs exact = reference::recurrence(reference::reference_inputs(tensors));
     Rig rig(gpu, one, tensors);
-    struct By {
-      const char *strategy, *tuning;
-    };
     for (const auto& [strategy, tuning] :
          {By{"recurrent", ""}, By{"segments", "chunk=32 segment=16 segments=1"}}) {
       const auto plan = Plan::make(one.problem, {.strategy = strategy, .tuning = tuning});
@@ -95,4 +114,63 @@ TEST_CASE("outputs of a state that fades, in f16", "[gpu][f16]") {
       }
     }
   }
+}
+
+// A chain keeps its state in units by which it is in f16's range, and looks only now and then
+// whether it is: whatever v does in between, every 64 tokens are as exact as any.
+TEST_CASE("values loud and silent by turns, in f16", "[gpu][f16]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  constexpr std::int64_t kTokens = 1024;
+  constexpr std::size_t kRow = 2 * 128;
+  struct Speech {
+    const char* name;
+    double (*loudness)(std::int64_t token);
+  };
+  constexpr Speech speeches[] = {
+      {"a shout after silence", [](std::int64_t t) { return t < 700 ? 1e-2 : 5000.0; }},
+      {"silence after a shout", [](std::int64_t t) { return t < 300 ? 5000.0 : 1e-3; }},
+      {"nothing, then words", [](std::int64_t t) { return t < 330 ? 0.0 : 1.0; }},
+      {"louder every 64 tokens", [](std::int64_t t) { return std::exp2(t / 64 - 6); }},
+      {"softer every 48 tokens", [](std::int64_t t) { return std::exp2(12 - t / 48); }},
+      {"one loud token in each 100", [](std::int64_t t) { return t % 100 == 99 ? 3000.0 : 0.5; }},
+      {"as loud as f16 is", [](std::int64_t) { return 10000.0; }},
+  };
+  for (const double gate : {-1.0, -0.2, -0.002})
+    for (const char* beta : {"", "neg_eigval=1 "}) {
+      InputSpec spec;
+      spec.gate = reference::GatePattern::constant;
+      spec.gate_value = gate;
+      const std::string words = "qkv=f16 g=f32 gate=log_decay h0=0 H=1 HV=2 K=128 V=128 ht=1 ";
+      const Trial one = complete(trial(words + beta, {kTokens}, spec));
+      for (const Speech& speech : speeches) {
+        Truth truth(one);
+        reference::Tensors tensors = truth.tensors();
+        shout(tensors, kTokens, kRow, speech.loudness);
+        const reference::Outputs exact =
+            reference::recurrence(reference::reference_inputs(tensors));
+        // Of silent tokens o is subnormal.
+        reference::Outputs rounded = exact;
+        for (double& x : rounded.o) x = as_f16(x);
+        Rig rig(gpu, one, tensors);
+        for (const auto& [strategy, tuning] :
+             {By{"recurrent", ""}, By{"chunk", ""}, By{"chunk_wgmma", "stages_at_once=1"},
+              By{"chunk_wgmma", "stages_at_once=2"},
+              By{"chunk_wgmma", "stages_at_once=2 warpgroups=2"}, By{"segments", ""}}) {
+          const auto plan = Plan::make(one.problem, {.strategy = strategy, .tuning = tuning});
+          REQUIRE(plan);
+          CHECK(rig.run(*plan) == "");
+          const reference::Outputs out = rig.outputs();
+          // Where all is silent there is nothing to be off of.
+          const std::size_t begin = speech.loudness(0) == 0 ? 384 : 0;
+          for (std::size_t from = begin; from < kTokens; from += 64) {
+            const double allowed =
+                2 * std::max(1e-3, error_of(rounded, exact, kRow, from, from + 64));
+            INFO(strategy << " | " << tuning << " | " << speech.name << " | gate " << gate << " "
+                          << beta << "| tokens from " << from);
+            CHECK(error_of(out, exact, kRow, from, from + 64) < allowed);
+          }
+        }
+      }
+    }
 }

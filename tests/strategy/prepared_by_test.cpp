@@ -29,6 +29,7 @@ struct Refused {
 
 // The bug: a refusal listed all that `fused` needs, and not what the problem lacked.
 TEST_CASE("what keeps a problem from groups is named with its value", "[strategy]") {
+  CHECK(why_not_plainly(problem_in_words("T=8192 H=8"), h200(), kChunk).empty());
   CHECK(why_not_by_group(problem_in_words("T=8192 H=8"), h200(), kChunk).empty());
   CHECK_THAT(why_not_by_group(problem_in_words("T=8192 H=8"), *device::parse("l4"), kChunk),
              contains("compute capability 8.9; wgmma is 9.0's"));
@@ -45,9 +46,33 @@ TEST_CASE("what keeps a problem from groups is named with its value", "[strategy
   };
   for (const Refused& each : refused) {
     const Problem problem = problem_in_words(std::string("T=8192 H=8 ") + each.words);
-    CHECK(why_not_by_group(problem, h200(), kChunk) == each.why);
+    CHECK(why_not_plainly(problem, h200(), kChunk) == each.why);
     CHECK_THAT(fused.applicable(problem, h200()).message(),
                contains(std::string("strategy fused: ") + each.why + "; chunk_wgmma serves more"));
+  }
+}
+
+TEST_CASE("groups of prepare stages serve f16 and writes of two, with care", "[strategy]") {
+  for (const char* words : {"qkv=f16", "neg_eigval=1", "qkv=f16 neg_eigval=1 K=64",
+                            "qkv=f16 l2norm=0 qk_normalized=1 beta_logit=0 beta_most_1=1"}) {
+    const Problem problem = problem_in_words(std::string("T=8192 H=8 ") + words);
+    INFO(words);
+    CHECK(prepares_by_group(problem, h200(), kChunk));
+    CHECK_FALSE(prepares_plainly(problem, h200(), kChunk));
+    CHECK(why_not_by_group(problem, h200(), kChunk).empty());
+  }
+  constexpr Refused refused[] = {
+      {"qkv=f32", "qkv_type is f32; bf16 and f16 are served"},
+      {"qkv=f16 l2norm=0", "l2norm_qk and qk_normalized are false; one of them must hold"},
+      {"qkv=f16 K=256", "key_dim is 256 with qkv_type f16; 64 and 128 are served"},
+      {"qkv=f16 beta_logit=0",
+       "beta_is_logit and beta_at_most_one are false; one of them must hold"},
+      {"neg_eigval=1 K=192", "key_dim is 192 with allow_neg_eigval; 64 and 128 are served"},
+      {"neg_eigval=1 lower_bound=-101", "lower_bound is -101; -100 and above are served"},
+  };
+  for (const Refused& each : refused) {
+    const Problem problem = problem_in_words(std::string("T=8192 H=8 ") + each.words);
+    CHECK(why_not_by_group(problem, h200(), kChunk) == each.why);
   }
 }
 
@@ -101,8 +126,11 @@ TEST_CASE("whatever keeps problems from groups is told of its own field", "[stra
   for (const test::Row& row : test::pairwise(factors)) {
     const Problem problem = problem_in_words("T=8192 H=8 " + test::words_of(factors, row));
     const std::string why = why_not_by_group(problem, h200(), kChunk);
+    const std::string plainly = why_not_plainly(problem, h200(), kChunk);
     CHECK(why.empty() == prepares_by_group(problem, h200(), kChunk));
-    CHECK_THAT(why, !contains("lower_bound"));
+    CHECK(plainly.empty() == prepares_plainly(problem, h200(), kChunk));
+    CHECK((!plainly.empty() || why.empty()));
+    CHECK_THAT(why + plainly, !contains("lower_bound"));
     served += why.empty() ? 1 : 0;
   }
   CHECK(served > 0);

@@ -68,6 +68,21 @@ std::vector<Trial> lengths() {
   return out;
 }
 
+// The same of factors that are made with care: f16 and writes of two.
+std::vector<Trial> careful_lengths() {
+  std::vector<Trial> out;
+  for (const char* words :
+       {"qkv=f16 K=128 V=128 ", "qkv=f16 K=64 V=128 g=f32 gate=softplus ",
+        "neg_eigval=1 K=128 V=128 g=f32 ", "neg_eigval=1 K=64 V=64 ",
+        "qkv=f16 neg_eigval=1 K=128 V=64 beta=f32 ",
+        "qkv=f16 K=128 V=128 l2norm=0 qk_normalized=1 beta_logit=0 beta_most_1=1 "}) {
+    for (const std::int64_t T : {1, 32, 33, 600}) out.push_back(trial(words, {T}));
+    out.push_back(trial(std::string(words) + "varlen=1 H=2 HV=4", {257, 0, 3, 40, 700}));
+    out.push_back(trial(std::string(words) + "HV=4", std::vector<std::int64_t>(24, 300)));
+  }
+  return out;
+}
+
 // More tiles than groups, up to 20 each: every flag is raised by a group's later tiles too.  Steps
 // that end on another head and in another sequence, and a plan's small runs.
 std::vector<Trial> walks() {
@@ -97,12 +112,17 @@ std::vector<Trial> gates() {
   for (const InputSpec& spec : gates_of_every_way()) {
     out.push_back(trial(words + "V=64", {300}, spec));
     out.push_back(trial(words + "V=64 HV=4", std::vector<std::int64_t>(12, 700), spec));
+    out.push_back(trial(words + "V=64 qkv=f16", {300}, spec));
+    out.push_back(trial(words + "V=64 beta_logit=1 neg_eigval=1", {300}, spec));
   }
   return out;
 }
 
 std::vector<Trial> places() {
   std::vector<Trial> out = in_every_place(trial("K=128 V=128 HV=4 varlen=1", {300, 0, 33, 129}));
+  for (const char* words : {"qkv=f16 K=128 V=128 HV=4 varlen=1 ", "neg_eigval=1 K=64 V=64 "}) {
+    for (Trial& one : in_every_place(trial(words, {300}))) out.push_back(std::move(one));
+  }
   out.push_back(trial("varlen=1", {0, 0}));
   out.back().tail = 40;
   return out;
@@ -233,9 +253,10 @@ TEST_CASE("stages at once are refused where they do not serve, in words", "[stra
     CHECK_THAT(status.message(), contains("stages_at_once=1 does"));
     CHECK_THAT(status.message(), contains(part));
   };
-  refused("H=4 qkv=f16", {}, "qkv_type is f16; bf16 is served");
+  refused("H=4 qkv=f16 K=192", {}, "key_dim is 192 with qkv_type f16; 64 and 128 are served");
   refused("H=4 l2norm=0", {}, "l2norm");
-  refused("H=4 neg_eigval=1", {}, "allow_neg_eigval is true; beta up to 1 is served");
+  refused("H=4 neg_eigval=1 K=256", {},
+          "key_dim is 256 with allow_neg_eigval; 64 and 128 are served");
   refused("H=4 beta_logit=0", {}, "beta_at_most_one are false");
   refused("H=4 K=96", {}, "key_dim is 96; multiples of 64");
   refused("H=4", {.chunk = 64, .prepare_threads = 512, .load_stages = 2},
@@ -292,7 +313,8 @@ TEST_CASE("groups bring tiles into the L2 ahead but where the chains are slower"
 }
 
 TEST_CASE("stages at once compose where they serve", "[strategy]") {
-  for (const auto& trials : {lengths(), walks(), gates(), places(), plain(pools())}) {
+  for (const auto& trials :
+       {lengths(), careful_lengths(), walks(), gates(), places(), plain(pools())}) {
     const Tally tally = compose_only("stages at once", trials, "sm_90a", variants());
     CHECK(tally.failed == 0);
     CHECK(tally.refused == 0);  // what check_on_device would pass by
@@ -327,6 +349,7 @@ TEST_CASE("stages at once do not spill", "[strategy][compile]") {
 
 TEST_CASE("stages at once at every length", "[gpu][beside]") {
   check_on_device("beside lengths", lengths(), variants());
+  check_on_device("beside lengths, with care", careful_lengths(), variants());
 }
 
 TEST_CASE("stages at once where groups have many chunks", "[gpu][beside]") {

@@ -13,7 +13,7 @@ namespace kda {
 
 static_assert(tune.groups == 1, "a block is one group");
 
-extern "C" __global__ void __launch_bounds__(Group::threads, 16 / warps)
+extern "C" __global__ void __launch_bounds__(Group::threads, (careful ? 12 : 16) / warps)
     kda_chunk_prepare_group(const __grid_constant__ Guardable<abi::chunk::PrepareArgs> given) {
   extern __shared__ __align__(1024) char shared[];
 

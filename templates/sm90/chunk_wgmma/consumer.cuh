@@ -8,6 +8,7 @@
 #include "base/slots.cuh"
 #include "sm90/chunk_wgmma/chain.cuh"
 #include "sm90/chunk_wgmma/checkpoint.cuh"
+#include "sm90/chunk_wgmma/f16_units.cuh"
 #include "sm90/chunk_wgmma/products.cuh"
 
 namespace kda::chunk_wgmma {
@@ -27,6 +28,8 @@ struct WholeChain {
   }
   // What o is multiplied by, of the run's scale.
   KDA_DEVICE constexpr float output_scale(float scale) const { return scale; }
+  // Whether goes_on() reads the state of a chunk that so many follow.
+  KDA_DEVICE constexpr bool reads_state(int) const { return false; }
   // Asked by all of each chunk but the last, with how many follow it, once its state is known and
   // before its slot is given back; false ends the chain there.
   template <class State>
@@ -71,21 +74,25 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
   };
   u32 number = 0;                                       // of the last checkpoint
   int until = args.out.pool.checkpoint_tokens / chunk;  // chunks to the next one
-  Scale s_scale;
+  F16Units units;                                       // where Scale::needed
   // What stands before a chunk's products.  Where a turn of the loop ends with it, ptxas leaves all
   // of it there; else it puts half of the decay between the first two products.
   const auto begin = [&] {
     if constexpr (!fetch_early) fetch(here);
-    if constexpr (Scale::needed) s_scale.choose(largest(s));
-    pack(s_operand, s, s_scale);
+    if constexpr (Scale::needed) {
+      units.pack_state(s_operand, s);
+    } else {
+      pack(s_operand, s, Scale());
+    }
     if constexpr (Kind::adds) {
-      static_assert(!Scale::needed, "by f16's scales o would have to be added later");
+      static_assert(!Scale::needed, "o would have to come in f16's units");
       take_values<Chain>(o, v);
       multiply(o, kind.unscaled);
 #pragma unroll
       for (auto& x : r) x[0] = x[1] = x[2] = x[3] = 0.0F;
-    } else if constexpr (!Scale::needed) {
+    } else {
       take_values<Chain>(r, v);
+      if constexpr (Scale::needed) multiply(r, units.up);
     }
     // S decays before the products that read the packed copy: ptxas waits for all in flight before
     // it lets registers change that another product once wrote.
@@ -102,7 +109,7 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     hold(r);
     hold(o);
     ptx::wgmma_fence();
-    read_state<Chain, Scale::needed ? 1 : -1>(r, s_operand, factors + slot.image.kd);
+    read_state<Chain, -1>(r, s_operand, factors + slot.image.kd);
     ptx::wgmma_commit();
 
     read_state<Chain, 1, Kind::adds>(o, s_operand, factors + slot.image.qd);
@@ -114,16 +121,20 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     ptx::wgmma_wait<1>();
     hold(r);
     const bool arrived = ring.is_full(here);  // the answer comes under what follows
-    if constexpr (Scale::needed) subtract_from_values<Chain>(r, v, s_scale.down);
-    Scale r_scale;
-    if constexpr (Scale::needed) r_scale.choose(largest(r));
-    pack(r_operand, r, r_scale);
-    if constexpr (Scale::needed) {
+    float back = 1.0F;                        // into the state's units
+    if constexpr (!Scale::needed) {
+      pack(r_operand, r, Scale());
+    } else if (!F16Units::pack_writes(r_operand, r, writer_scale)) {
+      // Loud after a silent state, or silent after a loud one: in units of their own.
+      Scale own;
+      own.choose(largest(r));
+      pack(r_operand, r, own);
       ptx::wgmma_wait<0>();
       hold(o);
-      multiply(s, r_scale.up * writer_scale);
-      multiply(o, s_scale.down * r_scale.up * writer_scale);
+      multiply(s, own.up * writer_scale);
+      multiply(o, own.up * writer_scale);
       hold(o);
+      back = own.down / writer_scale;
     }
 
     hold(s);
@@ -150,21 +161,31 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
     ptx::wgmma_wait<0>();
     hold(s);
     hold(o);
-    leave_outputs<Chain>(o_rows, o, kind.output_scale(args.in.scale) * r_scale.down / writer_scale);
-    if constexpr (Scale::needed) multiply(s, r_scale.down / writer_scale);
+    leave_outputs<Chain>(o_rows, o, kind.output_scale(args.in.scale) * back * units.down());
+    if constexpr (Scale::needed) {
+      if (back != 1.0F) multiply(s, back);
+      if (!more || kind.reads_state(left - 1)) multiply(s, units.down());
+    }
     const bool goes = !more || kind.goes_on(left - 1, state);
     ring.release(done);
     if (!goes) return left - 1;
+    if constexpr (Scale::needed) {
+      if (more && kind.reads_state(left - 1)) multiply(s, units.up);
+    }
     if constexpr (Chain::copies_checkpoints) {
       if (--until == 0 && (more || rows_at_end == chunk)) {
+        if (Scale::needed && more) multiply(s, units.down());
         CheckpointBuffers<Chain>(ring).leave(state, ++number);
+        if (Scale::needed && more) multiply(s, units.up);
         until = args.out.pool.checkpoint_tokens / chunk;
       }
     } else if constexpr (Chain::shape.checkpoints) {
       const i64 kept = checkpoints.next(left - 1);
       if (kept != no_slot) {
         const int warp = static_cast<int>(threadIdx.x) / 32;
+        if (Scale::needed && more) multiply(s, units.down());
         state.store_paired(checkpoints.at(kept), first_column<Chain>(task, warp));
+        if (Scale::needed && more) multiply(s, units.up);
       }
     }
     if constexpr (begin_early) {

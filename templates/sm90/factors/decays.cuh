@@ -2,8 +2,8 @@
 // its rows of q and k.
 #pragma once
 
+#include "sm90/factors/careful.cuh"
 #include "sm90/factors/incoming.cuh"
-#include "sm90/factors/solve.cuh"
 #include "sm90/factors/squares.cuh"
 
 namespace kda {
@@ -57,11 +57,12 @@ struct PassingGate {
   }
 };
 
-struct Decays : Solve {
+struct Decays : either<careful, CarefulSolve, Solve> {
   AnyGateScratch& shared;  // the base's, which is this where any of it is used
 
   KDA_DEVICE explicit Decays(Scratch& scratch)
-      : Solve(scratch), shared(reinterpret_cast<AnyGateScratch&>(scratch)) {}
+      : either<careful, CarefulSolve, Solve>(scratch),
+        shared(reinterpret_cast<AnyGateScratch&>(scratch)) {}
 
   // g of a half's tokens, by number in the half and in the chunk, to D and the decays of this
   // thread's two channels.  Returns whether the half's decay is too strong to anchor products at

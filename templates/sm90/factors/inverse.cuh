@@ -77,21 +77,30 @@ KDA_DEVICE float4 scaled(float4 x, float y) {
   return make_float4(x.x * y, x.y * y, x.z * y, x.w * y);
 }
 
-// Of the diagonal block of q k of a half, lower and diagonal, times `up`.
+// What it loses.
+KDA_DEVICE uint4 lost_operand(float4 left, float4 right) {
+  const auto lost = [](float x) { return x - F16::to_float(F16::from_float(x)); };
+  const auto four = [&](float4 x) {
+    return make_float4(lost(x.x), lost(x.y), lost(x.z), lost(x.w));
+  };
+  return operand(four(left), four(right));
+}
+
+// Of the diagonal block of q k of a half, lower and diagonal, times `up`; or what that loses.
+template <bool lost = false>
 KDA_DEVICE uint4 diagonal_operand(const tile::Lane& lane, float4 left, float2 right, float up) {
   left = scaled(left, up);
   right = make_float2(right.x * up, right.y * up);
   const int c = 2 * lane.t;
   if (c > lane.g) left.x = 0.0F;
   if (c + 1 > lane.g) left.y = 0.0F;
-  return operand(
-      left, make_float4(0.0F, 0.0F, c > lane.g ? 0.0F : right.x, c + 1 > lane.g ? 0.0F : right.y));
+  const float4 rest =
+      make_float4(0.0F, 0.0F, c > lane.g ? 0.0F : right.x, c + 1 > lane.g ? 0.0F : right.y);
+  return lost ? lost_operand(left, rest) : operand(left, rest);
 }
 
-// A column of the inverse of an 8 x 8 block, of which lower has [column * 8 + row].
-KDA_DEVICE void substitute(float (&x)[8], const float* lower, int column) {
-#pragma unroll
-  for (int i = 0; i < 8; ++i) x[i] = i == column ? 1.0F : 0.0F;
+// (I + L)^-1 x, of an 8 x 8 block, of which lower has [column * 8 + row].
+KDA_DEVICE void substitute(float (&x)[8], const float* lower) {
 #pragma unroll
   for (int j = 0; j < 7; ++j) {  // x[j] is final: take it out of the rows below
 #pragma unroll
@@ -104,6 +113,12 @@ KDA_DEVICE void substitute(float (&x)[8], const float* lower, int column) {
       }
     }
   }
+}
+// A column of the inverse.
+KDA_DEVICE void substitute(float (&x)[8], const float* lower, int column) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] = i == column ? 1.0F : 0.0F;
+  substitute(x, lower);
 }
 
 // The lower left 8 x 8 of a half's, given the diagonal ones and k k there as an operand.

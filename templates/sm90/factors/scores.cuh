@@ -56,8 +56,8 @@ struct Scores : Decays {
         for (int i = 0; i < 4; ++i) {
           const float2 d = *reinterpret_cast<const float2*>(
               &slice.decay[lane.g + i % 2 * 8][ks * 16 + 2 * lane.t + i / 2 * 8]);
-          const float2 k = times(Bf16::unpack(k_raw[i]), k_unit[i % 2]);
-          const float2 q = times(Bf16::unpack(q_raw[i]), q_unit[i % 2]);
+          const float2 k = times(Element::unpack(k_raw[i]), k_unit[i % 2]);
+          const float2 q = times(Element::unpack(q_raw[i]), q_unit[i % 2]);
           if constexpr (anchor == Anchor::start) {
             const float2 up = exp2_of(d);
             const float2 down = exp2_of(make_float2(-d.x, -d.y));
@@ -81,22 +81,36 @@ struct Scores : Decays {
           }
         }
         if constexpr (anchor != Anchor::none) {
-          multiply_tf32(now.kk, now.qk, now.right, k_up, q_up, k_down);
+          if constexpr (exact_scores) {
+            multiply_tf32_exactly(now.kk, now.qk, now.right, k_up, q_up, k_down);
+          } else if constexpr (careful) {
+            multiply_tf32_rounded(now.kk, now.qk, now.right, k_up, q_up, k_down);
+          } else {
+            multiply_tf32(now.kk, now.qk, now.right, k_up, q_up, k_down);
+          }
         }
         // Within the chunk: the first half starts where it does, the second ends where it does.
-        uint4& after = shared.k_after[warp][ks][thread % 32];
+        uint4& after = shared.k_after[0][warp][ks][thread % 32];
         u32 kr[4];
+        u32 kr_lost[4];
         if (half == 0) {
           u32 x[4], kd[4], qd[4];
+          u32 x_lost[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float2 to_end = times(k_out[i], at(shared.whole(1), i));
             x[i] = F16::pack(k_out[i].x, k_out[i].y);
             kr[i] = F16::pack(to_end.x, to_end.y);
-            kd[i] = Bf16::pack(k_in[i].x, k_in[i].y);
-            qd[i] = Bf16::pack(q_in[i].x, q_in[i].y);
+            if constexpr (exact_scores) x_lost[i] = lost_by_f16(x[i], k_out[i]);
+            if constexpr (careful) kr_lost[i] = lost_by_f16(kr[i], to_end);
+            kd[i] = Element::pack(k_in[i].x, k_in[i].y);
+            qd[i] = Element::pack(q_in[i].x, q_in[i].y);
           }
           after = make_uint4(x[0], x[1], x[2], x[3]);
+          if constexpr (exact_scores) {
+            shared.k_after[1][warp][ks][thread % 32] =
+                make_uint4(x_lost[0], x_lost[1], x_lost[2], x_lost[3]);
+          }
           ptx::stmatrix_x4(k_at, kd);
           ptx::stmatrix_x4(k_at + k_to_q, qd);
         } else {
@@ -108,6 +122,12 @@ struct Scores : Decays {
             k_rows[i] = F16::pack(k_in[i].x, k_in[i].y);
             q_rows[i] = F16::pack(q_in[i].x, q_in[i].y);
           }
+          if constexpr (exact_scores) {
+            const uint4 y = shared.k_after[1][warp][ks][thread % 32];
+            const u32 b_lost[4] = {y.x, y.y, y.z, y.w};
+            multiply_lost(kk_below, k_in, k_rows, b, b_lost);
+            multiply_lost(qk_below, q_in, q_rows, b, b_lost);
+          }
           multiply_rows_f16(kk_below, k_rows, b);
           multiply_rows_f16(qk_below, q_rows, b);
           u32 kd[4], qd[4];
@@ -116,14 +136,16 @@ struct Scores : Decays {
             const float2 before = at(shared.whole(0), i);
             const float2 k = times(k_in[i], before);
             const float2 q = times(q_in[i], before);
-            kd[i] = Bf16::pack(k.x, k.y);
-            qd[i] = Bf16::pack(q.x, q.y);
+            kd[i] = Element::pack(k.x, k.y);
+            qd[i] = Element::pack(q.x, q.y);
             kr[i] = F16::pack(k_out[i].x, k_out[i].y);
+            if constexpr (careful) kr_lost[i] = lost_by_f16(kr[i], k_out[i]);
           }
           ptx::stmatrix_x4(k_at, kd);
           ptx::stmatrix_x4(k_at + k_to_q, qd);
         }
         ptx::stmatrix_x4(k_at + k_to_kr, kr);
+        if constexpr (careful) ptx::stmatrix_x4(k_at + k_to_kr_rest, kr_lost);
       }
       __syncwarp();
       if constexpr (anchor == Anchor::none) {

@@ -23,6 +23,10 @@ struct Departure {
 // Sums of squares of k and q, a share a warp; a token's are read together.
 using Squares = float[chunk][2][warps];
 
+// Terms of M's and Kr's operands, and of scores: of q k, and of those below the halves.
+constexpr int solve_terms = careful ? 2 : 1;
+constexpr int score_terms = exact_scores ? 2 : 1;
+
 struct AnyGateScratch {
   // Structs in unions have names: NVRTC before 12.8 finds no member of one that has none.
   struct Sums {
@@ -37,10 +41,11 @@ struct AnyGateScratch {
     Squares squares;
   };
   struct Solved {
-    char inverse[2][Inverse::bytes];  // [half]
-    uint4 below[32];                  // f16 operands by lane: Solve::minus_kk_below, then perhaps
-                                      // invert_below
-    uint4 qk[3][32];                  // f16 A operands: first half, second half, below
+    char inverse[solve_terms][2][Inverse::bytes];  // [half]
+    uint4 below[solve_terms][32];  // f16 operands by lane: Solve::minus_kk_below, then perhaps
+                                   // invert_below
+    // f16 A operands: first half, second half, below
+    uint4 qk[score_terms][3][32];
   };
 
   // A warp's part of half the tokens: raw g and then D of its slab, then its score sums.
@@ -51,12 +56,13 @@ struct AnyGateScratch {
   Slice slices[warps][2];  // [warp][half]
   union {
     Decays decays;
-    float lowers[4][lower_block];
+    float lowers[careful ? 6 : 4][lower_block];
   };
   union {
     Solved solved;
-    uint4 k_after[warps][k_steps][32];  // [warp]: k of the first half to its end, by lane
-    float pairs[2][2][16][16];          // [half]: k k and q k where the vote failed
+    // [term][warp]: k of the first half to its end, by lane
+    uint4 k_after[score_terms][warps][k_steps][32];
+    float pairs[2][2][16][16];  // [half]: k k and q k where the vote failed
   };
   float beta[chunk];
   Departure departure;
@@ -65,10 +71,11 @@ struct AnyGateScratch {
   KDA_DEVICE RightSums& right(int warp, int half) { return slices[warp][half].sums.right; }
   KDA_DEVICE BelowSums& below_sums(int warp, int which) { return slices[warp][which].sums.below; }
   KDA_DEVICE float* whole(int half) { return decays.whole[half]; }
-  KDA_DEVICE char* inverse(int half) { return solved.inverse[half]; }
-  KDA_DEVICE uint4* below() { return solved.below; }
-  KDA_DEVICE uint4* qk(int part) { return solved.qk[part]; }
-  // beta_i k_i k_j of a diagonal 8 x 8 block: [column * 8 + row].
+  KDA_DEVICE char* inverse(int half, int term = 0) { return solved.inverse[term][half]; }
+  KDA_DEVICE uint4* below(int term = 0) { return solved.below[term]; }
+  KDA_DEVICE uint4* qk(int part, int term = 0) { return solved.qk[term][part]; }
+  // beta_i k_i k_j of a diagonal 8 x 8 block: [column * 8 + row].  With care all three of a half:
+  // diagonal, below, diagonal.
   KDA_DEVICE float* lower(int block) { return lowers[block]; }
 };
 

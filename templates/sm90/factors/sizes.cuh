@@ -26,12 +26,14 @@ constexpr abi::chunk::Image image = abi::chunk::image(shape, chunk);
 constexpr u32 k_to_q = static_cast<u32>(image.qd) - image.kd;
 constexpr u32 k_to_kr = image.ak - image.kd;
 
-static_assert(type == abi::DType::bf16 && (shape.l2norm_qk || shape.qk_normalized),
-              "bf16 rows of unit length are served");
-static_assert(keys % 64 == 0, "K must be a multiple of 64");
+// Whether products have split operands (careful.cuh), and whether those of the scores do, too.
+constexpr bool careful = abi::factors::serves_with_care(shape);
+constexpr bool exact_scores = careful && type == abi::DType::f16;
+static_assert(abi::factors::serves(shape) || careful,
+              "16-bit rows of unit length are served, K a multiple of 64");
 
-using Factor = tile::Shared<abi::DType::bf16, chunk, keys>;
-using Square = tile::Shared<abi::DType::bf16, chunk, chunk>;
+using Factor = tile::Shared<type, chunk, keys>;
+using Square = tile::Shared<type, chunk, chunk>;
 static_assert(image.aq == Factor::bytes && image.kd - image.aq == Square::bytes);
 
 constexpr int warps = abi::factors::warps(shape);  // a group
@@ -42,10 +44,12 @@ constexpr int half_tokens = 16;
 
 using F16 = element<abi::DType::f16>;
 using Bf16 = element<abi::DType::bf16>;
+using Element = element<type>;  // of q, k and the factors
 
 // M diag(beta), of entries up to 1, and Kr, up to abi::chunk::most_key, lie in f16 times 2^14 and
 // 2^15, so that neither a tiny beta nor what has decayed since is subnormal there.
-constexpr int strength_bits = 14;
+// M of steps up to 2 has entries up to 11, as rows that come normalised may be longer than one.
+constexpr int strength_bits = abi::chunk::steps_may_exceed_one(shape) ? 12 : 14;
 constexpr int key_bits = 15;
 constexpr float strength_scale = 1 << strength_bits;
 constexpr float key_scale = 1 << key_bits;
@@ -74,6 +78,7 @@ struct ScoreSize {
 // What makes up for the bits that tf32 operands lose: a sum of squares is so much too small, were
 // they drawn at random.  Of k k, which the inverse adds up; those of pairs, which lose none, are as
 // much too large, and q k as much too small.
-constexpr float whole_tf32 = 1 + 0x1.7p-11F;
+// With care nothing is lost, or as much is added as is taken.
+constexpr float whole_tf32 = careful ? 1.0F : 1 + 0x1.7p-11F;
 
 }  // namespace kda

@@ -26,8 +26,13 @@ KDA_DEVICE void sum_squares(Squares& squares, const tile::Lane& lane, int warp, 
       ptx::ldmatrix_x4(a, at + which * k_to_q);
       const u32 b0[2] = {a[0], a[2]};
       const u32 b1[2] = {a[1], a[3]};
-      ptx::mma_m16n8k16_bf16(low[which], a, b0);
-      ptx::mma_m16n8k16_bf16(high[which], a, b1);
+      if constexpr (type == abi::DType::bf16) {
+        ptx::mma_m16n8k16_bf16(low[which], a, b0);
+        ptx::mma_m16n8k16_bf16(high[which], a, b1);
+      } else {
+        ptx::mma_m16n8k16_f16(low[which], a, b0);
+        ptx::mma_m16n8k16_f16(high[which], a, b1);
+      }
     }
   }
   if (lane.t == lane.g / 2) {

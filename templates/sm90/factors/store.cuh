@@ -26,7 +26,7 @@ struct Leaving {
   }
   KDA_DEVICE void writers() const {
     leave(image.aq, Square::bytes);
-    leave(image.ak, Factor::bytes);
+    leave(image.ak, abi::chunk::writes_twice(shape) ? 2 * Factor::bytes : Factor::bytes);
     ptx::bulk_store_commit();
   }
 

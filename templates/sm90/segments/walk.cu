@@ -107,8 +107,11 @@ struct NotesLengths : chunk_wgmma::WholeChain {
 
   KDA_DEVICE NotesLengths(const abi::segments::Args& of, const Chain::Ring& in, int all)
       : args(of), ring(in), chunks(all) {}
+  KDA_DEVICE bool reads_state(int left) const {
+    return carried ? abi::segments::is_carry_look(chunks - left) : is_look(left);
+  }
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
-    if (carried ? abi::segments::is_carry_look(chunks - left) : is_look(left)) {
+    if (reads_state(left)) {
       const u32 tile = ptx::ld_shared_u32(tile_of(ring)) + static_cast<u32>(own_tile());
       float* to =
           carried ? carry_noted_at<shape>(args, tile, abi::segments::carry_look_at(chunks - left))

@@ -100,6 +100,9 @@ struct Transitions {
   KDA_DEVICE constexpr float output_scale(float scale) const {
     return Chain::type == abi::DType::f16 ? abi::segments::query_scale : scale;
   }
+  KDA_DEVICE bool reads_state(int left) const {
+    return left % 4 == 3 || (gives_up && is_look(left));
+  }
   KDA_DEVICE bool goes_on(int left, const Chain::State& state) const {
     bool goes = left % 4 != 3 || is_alive(state.s[0]);
     if constexpr (gives_up) {
