@@ -29,10 +29,6 @@ bool is_slabs_scale(const Problem& problem) {
 
 const char* name_of(DType type) { return abi::dtypes[static_cast<int>(type)].name; }
 
-}  // namespace
-
-namespace {
-
 // What groups want of a problem, but for what its shape tells them.
 bool is_for_groups(const Problem& problem, const device::Device& device, int chunk) {
   return device.major == 9 && problem.wy_chunk == 0 && chunk == abi::factors::chunk &&

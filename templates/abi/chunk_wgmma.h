@@ -71,7 +71,7 @@ constexpr Slot slot(const Shape& shape, const Tuning& tuning) {
   return {image, v, (v + value_bytes(tuning) + 1023) / 1024 * 1024};
 }
 
-// K up to which a state leaves registers for what comes ahead of its turn, f16's scales, w and u,
+// K up to which a state leaves registers for what comes ahead of its turn, f16's units, w and u,
 // and checkpoints of 16 bits.
 constexpr int most_keys_in_room = 192;
 
@@ -119,7 +119,7 @@ constexpr int chain_shared_bytes(const Shape& shape, const Tuning& tuning) {
 
 // Blocks of a chain that a multiprocessor holds at once.  Two have room where their rings are short
 // (each takes 1 KB more than it asks for).  They have 168 registers a thread, or 128 with a warp
-// for checkpoints: f16's scales, columns that only some lanes have, K > 128 and K = 128 with
+// for checkpoints: f16's units, columns that only some lanes have, K > 128 and K = 128 with
 // checkpoints want more.
 constexpr int resident_blocks(const Shape& shape, const Tuning& tuning) {
   const int two = 2 * (chain_shared_bytes(shape, tuning) + 1024);

@@ -33,8 +33,8 @@ constexpr bool serves(const Shape& shape) {
          !abi::chunk::steps_may_exceed_one(shape);
 }
 
-// Those that groups of prepare stages serve besides, with care (sm90/factors/careful.cuh): f16, or
-// unit keys written at most twice, so that what cancels has f16's bits, or bf16's, left.
+// Those that groups of prepare stages serve besides, with care (sm90/factors/careful.cuh): unit
+// keys in f16, or written at most twice, so that what cancels has f16's bits, or bf16's, left.
 constexpr bool serves_with_care(const Shape& shape) {
   const bool bounded = shape.beta_is_logit || shape.beta_at_most_one;
   return shape.qkv_type != DType::f32 && !serves(shape) && bounded &&

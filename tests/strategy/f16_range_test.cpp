@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -116,8 +117,8 @@ TEST_CASE("outputs of a state that fades, in f16", "[gpu][f16]") {
   }
 }
 
-// A chain keeps its state in units by which it is in f16's range, and looks only now and then
-// whether it is: whatever v does in between, every 64 tokens are as exact as any.
+// A chain keeps its state in units by which it is in f16's range, from chunk to chunk: whatever v
+// does, every 64 tokens are as exact as any.
 TEST_CASE("values loud and silent by turns, in f16", "[gpu][f16]") {
   if (!on_device()) return;
   const Gpu gpu;
@@ -173,4 +174,71 @@ TEST_CASE("values loud and silent by turns, in f16", "[gpu][f16]") {
         }
       }
     }
+}
+
+// The bug: where one column of a warp was infinite its units stayed what they were, and another's v
+// of 20 times those was infinite, too.
+TEST_CASE("an infinite value spoils its own column alone, in f16", "[gpu][f16]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  constexpr std::size_t kTokens = 300, kRow = 2 * 128, kColumn = 77, kFrom = 200;
+  const Trial one = complete(trial("qkv=f16 h0=0 H=1 HV=2 K=128 V=128 ht=1 ", {kTokens}));
+  Truth truth(one);
+  reference::Tensors tensors = truth.tensors();
+  for (std::size_t i = 0; i < kTokens * kRow; ++i) {  // in units of 2^10 or more, and then loud
+    store(tensors.v, i, (i < kFrom * kRow ? 0.1 : 50) * load(tensors.v, i));
+  }
+  const reference::Outputs exact = reference::recurrence(reference::reference_inputs(tensors));
+  store(tensors.v, kFrom * kRow + kColumn, INFINITY);
+  Rig rig(gpu, one, tensors);
+  for (const char* tuning : {"stages_at_once=1", "stages_at_once=2 warpgroups=2"}) {
+    const auto plan = Plan::make(one.problem, {.strategy = "chunk_wgmma", .tuning = tuning});
+    REQUIRE(plan);
+    CHECK(rig.run(*plan) == "");
+    const reference::Outputs out = rig.outputs();
+    double off = 0, all = 0;
+    int finite = 0;
+    for (std::size_t i = 0; i < kTokens * kRow; ++i) {
+      if (i % kRow == kColumn) {
+        finite += i >= kFrom * kRow && std::isfinite(out.o[i]) ? 1 : 0;
+        continue;
+      }
+      off += (out.o[i] - exact.o[i]) * (out.o[i] - exact.o[i]);
+      all += exact.o[i] * exact.o[i];
+    }
+    INFO(tuning);
+    CHECK(std::sqrt(off / all) < 2e-3);  // NaN is not
+    CHECK(finite == 0);
+  }
+}
+
+// The bug: a state of 2^80 that fades within a chunk by more than f32's exponents has was brought
+// back by a power of two past them, and was infinite from there on.
+TEST_CASE("a huge state that fades at once, in f16", "[gpu][f16]") {
+  if (!on_device()) return;
+  const Gpu gpu;
+  constexpr std::size_t kTokens = 96, kRow = 2 * 128;
+  InputSpec spec;
+  spec.gate = reference::GatePattern::constant;
+  spec.gate_value = -2.8;  // 2^-129 a chunk
+  const Trial one = complete(
+      trial("qkv=f16 g=f32 gate=log_decay h0=1 ht=1 H=1 HV=2 K=128 V=128 ", {kTokens}, spec));
+  Truth truth(one);
+  reference::Tensors tensors = truth.tensors();
+  for (std::size_t i = 0; i < 2 * 128 * 128; ++i) {
+    float x;
+    std::memcpy(&x, tensors.initial_state.data() + i * sizeof x, sizeof x);
+    x *= 0x1p80F;
+    std::memcpy(tensors.initial_state.data() + i * sizeof x, &x, sizeof x);
+  }
+  for (std::size_t i = 0; i < 32 * kRow; ++i) store(tensors.v, i, 0);
+  const reference::Outputs exact = reference::recurrence(reference::reference_inputs(tensors));
+  Rig rig(gpu, one, tensors);
+  for (const char* tuning : {"stages_at_once=1", "stages_at_once=2 warpgroups=2"}) {
+    const auto plan = Plan::make(one.problem, {.strategy = "chunk_wgmma", .tuning = tuning});
+    REQUIRE(plan);
+    CHECK(rig.run(*plan) == "");
+    INFO(tuning);
+    CHECK(error_of(rig.outputs(), exact, kRow, 64, kTokens) < 2e-3);
+  }
 }

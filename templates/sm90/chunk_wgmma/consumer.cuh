@@ -126,8 +126,7 @@ KDA_DEVICE int consume(const typename Chain::Ring& ring, const abi::chunk::Recur
       pack(r_operand, r, Scale());
     } else if (!F16Units::pack_writes(r_operand, r, writer_scale)) {
       // Loud after a silent state, or silent after a loud one: in units of their own.
-      Scale own;
-      own.choose(largest(r));
+      const Scale own = F16Units::own_units(r);
       pack(r_operand, r, own);
       ptx::wgmma_wait<0>();
       hold(o);

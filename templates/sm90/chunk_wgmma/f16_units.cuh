@@ -38,17 +38,12 @@ struct F16Units {
   KDA_DEVICE void pack_state(u32 (&a)[count / 2][4], float (&s)[count][4]) {
     pack(a, s, Scale());
     if (in_f16_range<4>(a)) return;
-    float most = largest(s);
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, step));
-    }
-    const int exponent = static_cast<int>(__float_as_uint(most) >> 23) - 127;
-    if (exponent == -127 || exponent == 128) return;  // nothing, or not finite
-    // Both the state and v stay finite by what is in [2^-120, 2^64].
+    const int exponent = exponent_of(s);
+    if (exponent == nothing) return;
+    // Both the state and v stay finite by what is in [2^-120, 2^64], and so does a step.
     const int now = static_cast<int>(__float_as_uint(up) >> 23) - 127;
-    const int wanted = now + 9 - exponent;
-    const int bits = wanted > 64 ? 64 : (wanted < -120 ? -120 : wanted);
+    const int most = smaller(64, now + 127);
+    const int bits = larger(-120, smaller(most, now + 9 - exponent));
     multiply(s, power_of_two(bits - now));
     up = power_of_two(bits);
     pack(a, s, Scale());
@@ -62,12 +57,37 @@ struct F16Units {
     return in_f16_range<-7>(a);
   }
 
+  // Units of R's own: 2^80 times the state's at the most, by which S and O stay finite.
+  template <int count>
+  static KDA_DEVICE Scale own_units(const float (&r)[count][4]) {
+    const int exponent = exponent_of(r);
+    const int bits = exponent == nothing ? 0 : smaller(80, 8 - exponent);
+    return {power_of_two(bits), power_of_two(-bits)};
+  }
+
  private:
+  static constexpr int nothing = -127;
+
+  // Of the warp's largest that is finite: what is not spoils no column but its own.
+  template <int count>
+  static KDA_DEVICE int exponent_of(const float (&x)[count][4]) {
+    float most = 0.0F;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float m = fabsf(x[i][e]);
+        if (m <= 0x1.fffffep127F) most = fmaxf(most, m);
+      }
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+      most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, step));
+    }
+    return static_cast<int>(__float_as_uint(most) >> 23) - 127;
+  }
   static KDA_DEVICE float power_of_two(int bits) {
-    // By two steps, as what is between the ends of the range may be past f32's exponents.
-    const int half = bits / 2;
-    return __uint_as_float(static_cast<u32>(half + 127) << 23) *
-           __uint_as_float(static_cast<u32>(bits - half + 127) << 23);
+    return __uint_as_float(static_cast<u32>(bits + 127) << 23);
   }
 };
 

@@ -48,7 +48,8 @@ using Element = element<type>;  // of q, k and the factors
 
 // M diag(beta), of entries up to 1, and Kr, up to abi::chunk::most_key, lie in f16 times 2^14 and
 // 2^15, so that neither a tiny beta nor what has decayed since is subnormal there.
-// M of steps up to 2 has entries up to 11, as rows that come normalised may be longer than one.
+// Of steps up to 2 the first has entries up to 11, as rows that come normalised may be longer than
+// one.
 constexpr int strength_bits = abi::chunk::steps_may_exceed_one(shape) ? 12 : 14;
 constexpr int key_bits = 15;
 constexpr float strength_scale = 1 << strength_bits;
