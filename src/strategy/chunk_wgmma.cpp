@@ -215,7 +215,7 @@ bool sends_by_two(const Problem& problem, const device::Device& device) {
 
 // Two warpgroups a block where one would leave more blocks than multiprocessors: they share what is
 // loaded.  Theirs are 168 registers a thread, too few for odd columns, and f16's chains take half
-// as long again by them (H = 64, one stage after the other, 621 us for 533, an H200).  Both stages
+// as long again by them (H = 64, one stage after the other, 621 us for 538, an H200).  Both stages
 // at once, or in a mixed pack a stage of short sequences, where that is expected to be faster; two
 // warpgroups there leave more multiprocessors to prepare (H = 32: 225 us for 245).  How few of a
 // pack's sequences are long is not known: beside a stage of short ones one warpgroup a block.  One

@@ -77,7 +77,8 @@ bool may_go_again(const Problem& problem, const Tuning& tuning) {
 }
 
 // Two warpgroups a block of the walk have 168 registers a thread, too few for odd columns, and of
-// f16 they take longer (8 heads of 8192 tokens 113 and 149 us for 109 and 132, an H200).
+// f16 they take longer (8 heads of 8192 tokens 113 and 149 us for 109 and 132, strong and weak
+// gates, an H200, by another form of f16's chains).
 bool serves_two(const Problem& problem) {
   return problem.value_dim > 64 && problem.value_dim % 64 == 0 && problem.qkv_type == DType::bf16;
 }

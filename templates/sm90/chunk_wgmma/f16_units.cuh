@@ -38,17 +38,12 @@ struct F16Units {
   KDA_DEVICE void pack_state(u32 (&a)[count / 2][4], float (&s)[count][4]) {
     pack(a, s, Scale());
     if (in_f16_range<4>(a)) return;
-    int exponent = exponent_of(s);
-    // What has faded to less than f32 has in its units; past 128 channels no register is left to
-    // ask.
-    if constexpr (count <= 16) {
-      if (exponent == nothing) {
-        multiply(s, down());
-        up = 1.0F;
-        exponent = exponent_of(s);
-      }
+    const int exponent = exponent_of(s);
+    if (exponent == nothing) {  // or faded within a chunk to less than f32 has in its units
+      multiply(s, down());
+      up = 1.0F;
+      return;
     }
-    if (exponent == nothing) return;
     // Both the state and v stay finite by what is in [2^-120, 2^64], and so does a step.
     const int now = static_cast<int>(__float_as_uint(up) >> 23) - 127;
     const int most = smaller(64, now + 127);

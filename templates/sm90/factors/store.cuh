@@ -25,6 +25,7 @@ struct Leaving {
     ptx::bulk_store_commit();
   }
   KDA_DEVICE void writers() const {
+    static_assert(!abi::chunk::writes_twice(shape) || image.ak_rest == image.ak + Factor::bytes);
     leave(image.aq, Square::bytes);
     leave(image.ak, abi::chunk::writes_twice(shape) ? 2 * Factor::bytes : Factor::bytes);
     ptx::bulk_store_commit();
