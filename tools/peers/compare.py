@@ -35,7 +35,7 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--regime", action="append", choices=case_table.REGIMES)
     parser.add_argument("--only", action="append", help="contenders by name; ours is always one")
-    parser.add_argument("--seconds", type=float, default=220, help="no case starts after these")
+    parser.add_argument("--seconds", type=float, default=330, help="no case starts after these")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."), help="folder")
     parser.add_argument(
         "--fla-choices",
