@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/fault.hpp"
+#include "base/share.hpp"
 #include "base/size_signal.hpp"
 
 namespace kda::base::file {
@@ -78,6 +79,7 @@ int write_new(const std::string& path, std::string_view contents) {
   Descriptor file(open_again("create", path.c_str(),
                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file.fd() < 0) return errno;
+  share_file(file.fd(), path);
   if (const int error = write_all(file.fd(), contents)) return error;
   if (stepped("fsync", [&] { return ::fsync(file.fd()); }) != 0) return errno;
   if (const int error = fault::at("close")) return error;
@@ -181,7 +183,10 @@ int Appender::open(const std::string& path, Start start) {
       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | begin, 0600);
   if (fd_ < 0) return errno;
   struct stat status {};
-  if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) return 0;
+  if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) {
+    share_file(fd_, path);
+    return 0;
+  }
   (void)::close(std::exchange(fd_, -1));
   return EINVAL;
 }
@@ -191,7 +196,11 @@ int Appender::append(std::string_view text) { return fd_ < 0 ? EBADF : write_all
 
 int make_directories(const std::string& path) {
   if (path.empty()) return ENOENT;
-  const auto make = [&] { return stepped("mkdir", [&] { return ::mkdir(path.c_str(), 0700); }); };
+  const auto make = [&] {
+    const int made = stepped("mkdir", [&] { return ::mkdir(path.c_str(), 0700); });
+    if (made == 0) share_directory(path);
+    return made;
+  };
   if (make() == 0) return 0;
   if (errno == ENOENT) {
     const std::size_t slash = path.find_last_of('/');

@@ -1,5 +1,6 @@
 // How the library reads and writes files, with base/file_lock; src/cache removes trees and resolves
-// a bundle's path by std::filesystem.  Calls answer 0 or the errno that stopped them.
+// a bundle's path by std::filesystem.  Calls answer 0 or the errno that stopped them.  What they
+// make is for this user only, or for whom base/share says.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +58,7 @@ class Appender {
   int fd_ = -1;
 };
 
-// With its parents; what it creates is for this user only.  Fine if it is there.
+// With its parents.  Fine if it is there.
 int make_directories(const std::string& path);
 
 int move(const std::string& from, const std::string& to);

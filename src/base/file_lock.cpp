@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "base/file.hpp"
 #include "base/fork.hpp"
 #include "base/lazy.hpp"
+#include "base/share.hpp"
 #include "base/size_signal.hpp"
 #include "base/text.hpp"
 
@@ -61,6 +63,30 @@ void write_note(int fd) {
   (void)written;
 }
 
+int open_and_lock(const std::string& path, int& fd) {
+  fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return errno;
+  share_file(fd, path);
+  int result = 0;
+  do {
+    result = ::flock(fd, LOCK_EX | LOCK_NB);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return 0;
+  const int error = errno;
+  (void)::close(fd);
+  return error;
+}
+
+// Else it is closed: who held it took the file away since it was opened, and others lock another.
+bool is_still_at(const std::string& path, int fd) {
+  struct stat locked {
+  }, there{};
+  const bool same = ::fstat(fd, &locked) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+                    locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
+  if (!same) (void)::close(fd);
+  return same;
+}
+
 // Local ones, by statfs(2)'s numbers.
 constexpr std::uint32_t filesystems[] = {
     0x0000EF53,  // ext2, ext3, ext4
@@ -82,17 +108,10 @@ int Lock::try_acquire(const std::string& path) {
   Open& open = open_locks();
   const std::lock_guard lock(open.mutex);  // a fork finds none that is not in the list
   open.descriptors.reserve(open.descriptors.size() + 1);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return errno;
-  int result = 0;
+  int fd = -1;
   do {
-    result = ::flock(fd, LOCK_EX | LOCK_NB);
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) {
-    const int error = errno;
-    (void)::close(fd);
-    return error;
-  }
+    if (const int error = open_and_lock(path, fd)) return error;
+  } while (!is_still_at(path, fd));
   write_note(fd);
   open.descriptors.push_back(fd);
   fd_ = fd;

@@ -8,6 +8,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "tune/journal.hpp"
 #include "tune/roots.hpp"
 #include "tune/wisdom.hpp"
 
@@ -98,21 +99,23 @@ std::vector<Fault> verify(const Wisdom& wisdom) {
   return faults;
 }
 
-Result<int> prune(Wisdom& wisdom, const Prune& what, const Environment& now) {
+Result<Pruned> prune(Wisdom& wisdom, const Prune& what, const Environment& now) {
   if (!wisdom.keeps()) {
     return Status(Code::invalid_argument,
                   fmt::format("wisdom in '{}' is not to be written", wisdom.directory()));
   }
-  int removed = 0;
+  const auto is_of = [&](const Environment& e) {
+    return (what.stale && (e.templates != now.templates || e.compiler != now.compiler)) ||
+           (!what.device.empty() && e.device == what.device);
+  };
+  Pruned removed;
   for (const std::string& path : record_paths(wisdom.directory())) {
     const std::optional<Fault> fault = fault_of(path);
     bool goes = what.all;
     if (fault) {
       goes = goes || (what.damaged && fault->damaged);
     } else if (const auto record = read_record(path)) {
-      const Environment& e = record->environment;
-      goes = goes || (what.stale && (e.templates != now.templates || e.compiler != now.compiler));
-      goes = goes || (!what.device.empty() && e.device == what.device);
+      goes = goes || is_of(record->environment);
     }
     if (!goes) continue;
     const int error = base::file::remove(path);
@@ -122,8 +125,11 @@ Result<int> prune(Wisdom& wisdom, const Prune& what, const Environment& now) {
       return Status(Code::invalid_argument,
                     fmt::format("{} cannot be removed: {}", path, base::file::describe(error)));
     }
-    ++removed;
+    ++removed.records;
   }
+  removed.journals = remove_journals(wisdom.directory(), [&](const JournalHeader* header) {
+    return what.all || (header != nullptr && is_of(header->environment));
+  });
   wisdom.reload();
   return removed;
 }

@@ -20,6 +20,7 @@ namespace kda::tune {
 namespace {
 
 constexpr int kJournalFormat = 1;
+constexpr const char* kFolder = "v1/journal";  // of a wisdom directory
 constexpr std::size_t kMostJournalBytes = std::size_t{256} << 20;
 
 std::string header_line(const JournalHeader& header) {
@@ -188,12 +189,34 @@ void Journal::write_line(const std::string& line) {
                   base::file::describe(error)));
 }
 
+int remove_journals(const std::string& wisdom_directory,
+                    const std::function<bool(const JournalHeader*)>& goes) {
+  namespace file = base::file;
+  const std::string folder = file::join(wisdom_directory, kFolder);
+  std::vector<std::string> names;
+  if (file::list(folder, names) != 0) return 0;
+  const bool has_locks = file::locks_work(folder);
+  int removed = 0;
+  for (const std::string& name : names) {
+    if (!name.ends_with(".jsonl") && name.find(".jsonl.damaged") == std::string::npos) continue;
+    const std::string path = file::join(folder, name), lock_name = path + ".lock";
+    const Result<JournalContents> journal = read_journal(path);
+    if (!goes(journal ? &journal->header : nullptr)) continue;
+    file::Lock lock;
+    const int error = has_locks ? lock.try_acquire(lock_name) : 0;
+    if (error == EWOULDBLOCK || file::remove(path) != 0) continue;
+    if (has_locks && error == 0) (void)file::remove(lock_name);
+    ++removed;
+  }
+  return removed;
+}
+
 std::string journal_path(const std::string& wisdom_directory, const JournalHeader& header) {
   const std::string name =
       base::digest(fmt::format("{}{}{}", key_of(header.problem), digest(header.environment),
                                fmt::join(header.lengths, ",")))
           .substr(0, 16);
-  return base::file::join(wisdom_directory, "v1/journal/" + name + ".jsonl");
+  return base::file::join(wisdom_directory, fmt::format("{}/{}.jsonl", kFolder, name));
 }
 
 }  // namespace kda::tune

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,6 +74,11 @@ class Journal {
   std::string set_aside_;
   std::vector<Measurement> earlier_;
 };
+
+// Takes away the journals of a wisdom directory that `goes` says so of, which is asked with null
+// for what is none that can be read, but for those that a search is writing.  Answers how many.
+int remove_journals(const std::string& wisdom_directory,
+                    const std::function<bool(const JournalHeader*)>& goes);
 
 // Where the search of a problem keeps its journal under a wisdom directory.
 std::string journal_path(const std::string& wisdom_directory, const JournalHeader& header);

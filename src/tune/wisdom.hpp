@@ -115,13 +115,16 @@ struct Fault {
 std::vector<Fault> verify(const Wisdom& wisdom);
 
 // Removes from the user's directory the records of other templates or compilers (stale), and of
-// the devices named.  Answers how many.
+// the devices named; and the journals of such searches, but for those that are being written.
 struct Prune {
   bool stale = false;    // of other templates or compilers than `now`
   bool damaged = false;  // verify()'s faults that are damaged
   std::string device;    // of this device's name; empty: none
   bool all = false;
 };
-Result<int> prune(Wisdom& wisdom, const Prune& what, const Environment& now);
+struct Pruned {
+  int records = 0, journals = 0;
+};
+Result<Pruned> prune(Wisdom& wisdom, const Prune& what, const Environment& now);
 
 }  // namespace kda::tune

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <fstream>
 
+#include "base/file_lock.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 
@@ -124,4 +125,44 @@ TEST_CASE("what grows is a file and nothing else") {
   ::close(reader);
   CHECK(to.open(scratch / "file", file::Appender::Start::anew) == 0);
   CHECK(to.append("x") == 0);
+}
+
+// The bug: files were made for their user alone wherever, so that what one user of a shared cache
+// compiled no other could read, nor write beside.
+TEST_CASE("what is made in a directory that is shared is for whom it is for") {
+  const Scratch scratch;
+  const auto mode_of = [&](const char* name) {
+    struct stat status {};
+    REQUIRE(::stat((scratch / name).c_str(), &status) == 0);
+    return status.st_mode & 07777;
+  };
+  const auto make = [&](mode_t mode) {
+    REQUIRE(::chmod(scratch.path().c_str(), mode) == 0);
+    REQUIRE(file::make_directories(scratch / "a/b") == 0);
+    REQUIRE(file::publish(scratch.path(), scratch / "a/b/f", "x") == 0);
+    file::Lock lock;
+    REQUIRE(lock.try_acquire(scratch / "a/lock") == 0);
+  };
+  const auto clear = [&] {
+    for (const char* name : {"a/b/f", "a/lock"}) REQUIRE(file::remove(scratch / name) == 0);
+    for (const char* name : {"a/b", "a"}) REQUIRE(::rmdir((scratch / name).c_str()) == 0);
+  };
+  make(02775);
+  CHECK((mode_of("a/b") & 0777) == 0700);
+  CHECK(mode_of("a/b/f") == 0600);
+  clear();
+  const kda::test::Environment sharing("KDA_CACHE_TRUST_SHARED", "1");
+  for (const auto& [around, made] : {std::pair<mode_t, mode_t>{02775, 0775},
+                                     {0755, 0755},
+                                     {0777, 0777},
+                                     {0700, 0700},
+                                     {01777, 0700}}) {
+    INFO(around);
+    make(around);
+    CHECK((mode_of("a") & 0777) == made);
+    CHECK((mode_of("a/b") & 0777) == made);
+    CHECK((mode_of("a/b") & 02000) == (around & 02000));
+    CHECK(mode_of("a/lock") == (made & 0666));
+    clear();
+  }
 }

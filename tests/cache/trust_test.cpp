@@ -206,3 +206,62 @@ TEST_CASE("a folder of another user's below the root is looked into and not swep
   REQUIRE(::chown((root + "/v1").c_str(), 0, 0) == 0);
   CHECK(kda::cache::sweep(root, 0, 0, -1).entries == 1);
 }
+
+// The bug: with KDA_CACHE_TRUST_SHARED=1 the first user's folders and files were closed to all
+// others, who compiled everything again at every start, and could keep nothing.
+TEST_CASE("users who share a directory find each other's kernels") {
+  if (!is_root()) {
+    WARN("skipped: only root can be two users");
+    return;
+  }
+  const Scratch scratch;
+  const std::string root = scratch / "kda";
+  REQUIRE(::chmod(scratch.path().c_str(), 0755) == 0);
+  REQUIRE(file::make_directories(root) == 0);
+  REQUIRE(::chown(root.c_str(), 0, kSomeone) == 0);
+  REQUIRE(::chmod(root.c_str(), 02775) == 0);
+  const Environment trusting("KDA_CACHE_TRUST_SHARED", "1");
+  const auto as = [&](uid_t user, Origin a, Origin b) {
+    return in_child([&] {
+      if (::setgid(kSomeone) != 0 || ::setuid(user) != 0) return 3;
+      const Warnings warnings;
+      if (fresh_origin_of(root, "a") != a || fresh_origin_of(root, "b") != b) return 4;
+      return warnings.texts.empty() ? 0 : 5;
+    });
+  };
+  CHECK(as(kSomeone, Origin::built, Origin::built) == 0);
+  CHECK(as(kNobodyElse, Origin::disk, Origin::disk) == 0);
+  REQUIRE(file::remove(Layout(root).entries().at(0)) == 0);
+  REQUIRE(Layout(root).entries().size() == 1);
+  CHECK(in_child([&] {
+          if (::setgid(kSomeone) != 0 || ::setuid(kNobodyElse) != 0) return 3;
+          (void)fresh_origin_of(root, "a");
+          (void)fresh_origin_of(root, "b");
+          return Layout(root).entries().size() == 2 ? 0 : 4;
+        }) == 0);
+}
+
+// The bug: who was told that no cache holds a kernel did not learn that one could not be looked
+// into.
+TEST_CASE("a directory that cannot be read is a trouble that who misses a kernel learns of") {
+  if (!is_root()) {
+    WARN("skipped: only root can make files of another user");
+    return;
+  }
+  const Scratch scratch;
+  REQUIRE(::chmod(scratch.path().c_str(), 0755) == 0);
+  const std::string root = scratch / "shared";
+  CHECK(fresh_origin_of(root) == Origin::built);
+  REQUIRE(::chmod(root.c_str(), 0755) == 0);
+  const Environment path("KDA_CACHE_PATH", root);
+  CHECK(Cache(scratch / "own").troubles().empty());
+  CHECK(in_child([&] {
+          if (::setgid(kSomeone) != 0 || ::setuid(kSomeone) != 0) return 3;
+          const std::vector<std::string> troubles = Cache(scratch / "own").troubles();
+          if (troubles.size() != 1) return 4;
+          return troubles[0].find(root) != std::string::npos &&
+                         troubles[0].find("EACCES") != std::string::npos
+                     ? 0
+                     : 5;
+        }) == 0);
+}

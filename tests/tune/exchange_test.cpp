@@ -11,6 +11,7 @@
 #include "strategy/ways.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
+#include "tune/journal.hpp"
 #include "tune/records.hpp"
 #include "tune/shipped.hpp"
 
@@ -105,7 +106,7 @@ TEST_CASE("prune takes what is named and nothing else", "[tune]") {
   const auto prune = [&](const tune::Prune& what) {
     const auto removed = tune::prune(f.to, what, sound.environment);
     REQUIRE(removed);
-    return *removed;
+    return removed->records;
   };
   fill();
   CHECK(prune({}) == 0);
@@ -141,7 +142,7 @@ TEST_CASE("prune leaves what another version of the library may have written", "
     const auto faults = tune::verify(f.to);
     REQUIRE(faults.size() == 1);
     CHECK_FALSE(faults.front().damaged);
-    CHECK(*tune::prune(f.to, {.damaged = true}, record.environment) == 0);
+    CHECK(tune::prune(f.to, {.damaged = true}, record.environment)->records == 0);
     CHECK(std::filesystem::exists(path));
   }
 }
@@ -161,7 +162,7 @@ TEST_CASE("records that are gone since they were listed are passed over", "[tune
       while_gone([](const char* step) { return std::string_view(step) == "unlink" ? ENOENT : 0; },
                  [&] { return tune::prune(f.to, {.all = true}, record_of(f.first).environment); });
   REQUIRE(removed);
-  CHECK(*removed == 0);
+  CHECK(removed->records == 0);
   CHECK(while_gone([](const char* step) { return std::string_view(step) == "open" ? ENOENT : 0; },
                    [&] { return tune::verify(f.to).size(); }) == 0);
   CHECK(while_gone([](const char* step) { return std::string_view(step) == "open" ? EIO : 0; },
@@ -226,4 +227,38 @@ TEST_CASE("without a record the planner's choice is within a tenth of the best",
     CHECK(us > 0);
     CHECK(us <= (is_h200 ? 1.1 : 1.15) * record->time_us.median);
   }
+}
+
+// The bug: journals of searches stayed for ever, a new set of them for each build of the library.
+TEST_CASE("prune takes the journals of what it is for, but for those being written", "[tune]") {
+  Fixture f;
+  const auto header = [&](const char* templates) {
+    tune::JournalHeader made{.problem = f.first, .environment = record_of(f.first).environment};
+    made.environment.templates = templates;
+    return made;
+  };
+  const tune::JournalHeader now = header("now"), old = header("old"), busy = header("busy");
+  const auto path = [&](const tune::JournalHeader& of) {
+    return tune::journal_path(f.to.directory(), of);
+  };
+  for (const auto* each : {&now, &old}) REQUIRE(tune::Journal::open(path(*each), *each, false));
+  auto writing = tune::Journal::open(path(busy), busy, false);
+  REQUIRE(writing);
+  std::ofstream(path(old) + ".damaged") << "no journal";
+  std::ofstream(f.to.directory() + "/v1/journal/other.txt") << "not ours";
+
+  const auto prune = [&](const tune::Prune& what) {
+    const auto removed = tune::prune(f.to, what, now.environment);
+    REQUIRE(removed);
+    return removed->journals;
+  };
+  CHECK(prune({.stale = true}) == 1);
+  CHECK(std::filesystem::exists(path(now)));
+  CHECK_FALSE(std::filesystem::exists(path(old)));
+  CHECK_FALSE(std::filesystem::exists(path(old) + ".lock"));
+  CHECK(prune({.all = true}) == 2);  // and what was set aside
+  CHECK(std::filesystem::exists(path(busy)));
+  writing = Status(Code::invalid_argument, "closed");
+  CHECK(prune({.all = true}) == 1);
+  CHECK(std::filesystem::exists(f.to.directory() + "/v1/journal/other.txt"));
 }

@@ -229,10 +229,13 @@ int wisdom_prune(const Request& request) {
   if (const std::string why = why_not_kept(*wisdom); !why.empty()) {
     throw cli::Failure(cli::kFailed, "nothing was removed: " + why);
   }
-  const int removed = must(tune::prune(*wisdom, request.prune, now));
+  const tune::Pruned removed = must(tune::prune(*wisdom, request.prune, now));
+  const std::string journals =
+      removed.journals == 0 ? "" : fmt::format(", and {} journals of searches", removed.journals);
   cli::Document document(request.output);
-  document.tell("removed", Json::array({{{"removed", removed}}}),
-                fmt::format("{} removed", removed));
+  document.tell("removed",
+                Json::array({{{"removed", removed.records}, {"journals", removed.journals}}}),
+                fmt::format("{} removed{}", removed.records, journals));
   document.print();
   return cli::kOk;
 }

@@ -73,7 +73,8 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
   add_files(add_apart("merge", "Several files into one, on stdout; nothing is kept.", wisdom_merge,
                       Prints::lines));
   add("verify", "Reads every file of the user's directory.", wisdom_verify);
-  sub = add("prune", "Removes records from the user's directory.", wisdom_prune);
+  sub = add("prune", "Removes records from the user's directory, and such searches' journals.",
+            wisdom_prune);
   sub->add_flag("--stale", request.prune.stale, "of other templates or compilers than now");
   sub->add_flag("--damaged", request.prune.damaged, "what verify calls damaged");
   sub->add_option("--of-device", request.prune.device, "of the device of this name")
