@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <exception>
 #include <future>
@@ -114,14 +115,17 @@ struct Cache::Impl {
     }
     if (entry) return Found{std::make_shared<const Entry>(*std::move(entry)), Origin::disk};
     const auto fits = [&](const Stored& stored) { return stored.key_text == key.text(); };
-    return find_in_bundles(key, fits);
+    const auto good = [](const Stored&, bool) { return true; };
+    return find_in_bundles(key, fits, good);
   }
 
-  template <class Fits>
-  std::optional<Found> find_in_bundles(const Key& key, Fits fits) {
+  // The first that fits and is good(entry, whether it is the only one), else the first that fits.
+  template <class Fits, class Good>
+  std::optional<Found> find_in_bundles(const Key& key, Fits fits, Good good) {
     const auto all = bundles();
     if (all.empty()) return std::nullopt;
     const std::string digest = portable_digest(key.fields());
+    std::vector<Stored> fitting;
     for (const auto& bundle : all) {
       for (const std::string_view contents : bundle->find(digest)) {
         Stored stored;
@@ -130,11 +134,16 @@ struct Cache::Impl {
           warn_once(fmt::format("cache: entry {} of bundle {} is damaged ({})", digest,
                                 bundle->name(), trouble));
         } else if (fits(stored)) {
-          return Found{std::make_shared<const Entry>(std::move(stored.entry)), Origin::bundle};
+          fitting.push_back(std::move(stored));
         }
       }
     }
-    return std::nullopt;
+    if (fitting.empty()) return std::nullopt;
+    const bool only = fitting.size() == 1;
+    const auto best = std::find_if(fitting.begin(), fitting.end(),
+                                   [&](const Stored& stored) { return good(stored, only); });
+    Stored& taken = best == fitting.end() ? fitting.front() : *best;
+    return Found{std::make_shared<const Entry>(std::move(taken.entry)), Origin::bundle};
   }
 
   // A kernel is looked for more than once, and every pause while another process builds it.
@@ -209,7 +218,16 @@ std::vector<std::string> Cache::more_directories() const {
 
 std::vector<std::shared_ptr<const Bundle>> Cache::bundles() const { return impl_->bundles(); }
 
-std::vector<std::string> Cache::troubles() const { return impl_->more.troubles; }
+std::vector<std::string> Cache::troubles() const {
+  std::vector<std::string> all = impl_->more.troubles;
+  const auto ask = [&](const Store& store) {
+    const std::string trouble = store.trouble();
+    if (!trouble.empty()) all.push_back(trouble);
+  };
+  ask(impl_->store);
+  for (const Store& store : impl_->more.stores) ask(store);
+  return all;
+}
 
 std::optional<Found> Cache::find(const Key& key) {
   {
@@ -221,7 +239,8 @@ std::optional<Found> Cache::find(const Key& key) {
   return found ? found : impl_->find(key);
 }
 
-std::optional<Found> Cache::find_shipped(const Key& key) {
+std::optional<Found> Cache::find_shipped(const Key& key,
+                                         const std::function<std::string()>& compiler) {
   if (impl_->bundles().empty() || env::flag("KDA_STRICT_TOOLCHAIN", false) ||
       !env::get("NVRTC_APPEND_FLAGS").empty()) {
     return std::nullopt;
@@ -232,8 +251,21 @@ std::optional<Found> Cache::find_shipped(const Key& key) {
     const auto hit = impl_->shipped.find(digest);
     if (hit != impl_->shipped.end()) return Found{hit->second, Origin::memory};
   }
-  const auto fits = [&](const Stored& stored) { return portable_digest(stored.key) == digest; };
-  std::optional<Found> found = impl_->find_in_bundles(key, fits);
+  const auto maker_of = [](const Stored& stored) {
+    const std::string* const maker = value_of(stored.key, kCompilerField);
+    return maker != nullptr ? *maker : std::string();
+  };
+  const auto fits = [&](const Stored& stored) {
+    return portable_digest(stored.key) == digest &&
+           maker_of(stored).find("NVRTC_APPEND_FLAGS") == std::string::npos;
+  };
+  std::optional<std::string> own;
+  const auto good = [&](const Stored& stored, bool only) {
+    if (only || !compiler) return true;
+    if (!own) own = compiler();
+    return maker_of(stored) == *own;
+  };
+  std::optional<Found> found = impl_->find_in_bundles(key, fits, good);
   if (found) {
     const std::lock_guard lock(impl_->mutex);
     impl_->shipped.emplace(digest, found->entry);

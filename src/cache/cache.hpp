@@ -49,10 +49,12 @@ class Cache {
   // What get() would find; never builds or waits.
   std::optional<Found> find(const Key& key);
 
-  // In the bundles, whichever compiler made it: the key need not name one.  Nothing where
-  // KDA_STRICT_TOOLCHAIN or NVRTC_APPEND_FLAGS ask for this machine's own code; get() looks there
-  // too, for the whole key.
-  std::optional<Found> find_shipped(const Key& key);
+  // In the bundles, whichever compiler made it, if without NVRTC_APPEND_FLAGS: the key need not
+  // name one.  Of several the one of `compiler`, which is asked only then, else the first.  Nothing
+  // where KDA_STRICT_TOOLCHAIN or NVRTC_APPEND_FLAGS ask for this machine's own code; get() looks
+  // there too, for the whole key.
+  std::optional<Found> find_shipped(const Key& key,
+                                    const std::function<std::string()>& compiler = {});
 
   // Where entries live; empty when memory only.
   const std::string& directory() const noexcept;
@@ -60,7 +62,8 @@ class Cache {
   // KDA_CACHE_PATH's directories, and the bundles there and in the program.
   std::vector<std::string> more_directories() const;
   std::vector<std::shared_ptr<const Bundle>> bundles() const;
-  // Why parts of KDA_CACHE_PATH are not read, a sentence each: for who misses a kernel.
+  // Why parts of KDA_CACHE_PATH are not read, or what the directories hold cannot be, a sentence
+  // each: for who misses a kernel.
   std::vector<std::string> troubles() const;
 
  private:

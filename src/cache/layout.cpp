@@ -39,13 +39,18 @@ std::vector<std::string> Layout::entries() const {
   return paths;
 }
 
-std::string Layout::trouble() const {
+std::string Layout::link_trouble() const {
   for (const std::string& path : {root_ + "/v1", objects()}) {
     file::Info info;
     if (file::info(path, info, /*itself=*/true) == 0 && info.link) {
       return path + " is a link; what it leads to is left alone";
     }
   }
+  return {};
+}
+
+std::string Layout::trouble() const {
+  if (std::string link = link_trouble(); !link.empty()) return link;
   std::vector<std::string> folders;
   const int error = file::list(objects(), folders);
   if (error != 0) return error == ENOENT ? "" : objects() + ": " + file::describe(error);

@@ -38,6 +38,8 @@ class Layout {
   // What keeps entries() from seeing all there are, "<directory>: <why>"; empty: nothing, or there
   // is no such cache.
   std::string trouble() const;
+  // Of it, that a folder is a link, behind which nothing is kept within any limit either.
+  std::string link_trouble() const;
 
  private:
   // What is in a directory below that folder of the root.

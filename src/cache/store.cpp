@@ -85,6 +85,7 @@ std::optional<Entry> Store::find(const Key& key) {
     if (is_no_entry(error)) {
       set_aside(path, digest, "it is no plain file of a sane size");
     } else if (!is_plain_miss(error)) {
+      unreadable_ = error;
       warn_once(warned_read_, fmt::format("cache: cannot read {}: {}; compiling instead", path,
                                           file::describe(error)));
     }
@@ -124,13 +125,39 @@ BuildLocks::Held Store::lock(const Key& key, const std::function<bool()>& arrive
 void Store::publish(const Key& key, const Entry& entry) {
   if (!writes_) return;
   const std::string contents = encode(key, entry);
-  if (const int error = write(at_, at_.entry(key.digest()), contents)) {
+  const std::string path = at_.entry(key.digest());
+  int error = write(at_, path, contents);
+  if ((error == ENOSPC || error == EDQUOT) && make_room()) error = write(at_, path, contents);
+  if (error != 0) {
     warn_once(warned_write_,
               fmt::format("cache: cannot write to {}: {}; kernels are kept in memory only", root_,
                           file::describe(error)));
   } else {
     sweep_after(contents.size());
   }
+}
+
+// On a full disk a fifth of what is there goes, what its writers left first; once a process, as
+// others may be who fill it.
+bool Store::make_room() {
+  if (made_room_.exchange(true)) return false;
+  const std::int64_t all = std::numeric_limits<std::int64_t>::max();
+  Swept swept = sweep(root_, all, all);
+  if (swept.leftovers == 0 && !swept.busy && swept.distrusted.empty()) {
+    const auto target = static_cast<std::int64_t>(swept.kept_bytes / 5 * 4);
+    swept = sweep(root_, target, target);
+  }
+  return swept.entries + swept.leftovers > 0;
+}
+
+std::string Store::trouble() const {
+  if (root_.empty()) return {};
+  std::string trouble = at_.trouble();
+  const int error = unreadable_;
+  if (trouble.empty() && error != 0) {
+    trouble = fmt::format("{}: entries there cannot be read: {}", root_, file::describe(error));
+  }
+  return trouble;
 }
 
 // Every entry is looked at on the first publish of a process, and then whenever it has written a

@@ -30,12 +30,15 @@ class Store {
   BuildLocks::Held lock(const Key& key, const std::function<bool()>& arrived);
   // And keeps the directory within KDA_CACHE_MAX_SIZE.
   void publish(const Key& key, const Entry& entry);
+  // What keeps entries that may be there from being read, "<directory>: <why>"; empty: nothing.
+  std::string trouble() const;
 
  private:
   Store(std::string root, bool writes, bool declared);
 
   void set_aside(const std::string& path, const std::string& digest, const std::string& why);
   void sweep_after(std::size_t bytes);
+  bool make_room();
   void warn_once(std::atomic<bool>& warned, const std::string& text);
 
   std::string root_;
@@ -47,6 +50,8 @@ class Store {
   std::atomic<bool> warned_read_{false};
   std::atomic<bool> warned_write_{false};
   std::atomic<bool> warned_sweep_{false};
+  std::atomic<bool> made_room_{false};
+  std::atomic<int> unreadable_{0};  // why an entry could not be read
 };
 
 }  // namespace kda::cache

@@ -15,6 +15,7 @@ std::string read(const Layout& at, Filed& filed) {
   std::string contents;
   file::Info info;
   if (const int error = file::read(filed.path, kMaxFileBytes, contents, &info)) {
+    filed.unreadable = error != ELOOP && error != EINVAL && error != EFBIG;  // those are no files
     return file::describe(error);
   }
   filed.bytes = info.bytes;

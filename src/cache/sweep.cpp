@@ -81,6 +81,8 @@ Swept sweep(const std::string& root, std::int64_t cap, std::int64_t target,
   const std::int64_t now = file::now();
   remove_leftovers(at.temporaries(), now, swept);
   remove_leftovers(at.set_aside(), now, swept);
+  swept.distrusted = at.link_trouble();
+  if (!swept.distrusted.empty()) return swept;
 
   std::vector<Row> rows = rows_in(at.entries());
   for (const Row& row : rows) swept.kept_bytes += row.bytes;

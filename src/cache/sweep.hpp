@@ -12,8 +12,9 @@ struct Swept {
   std::size_t entries = 0, bytes = 0;  // that went
   std::size_t leftovers = 0;           // half-written files and damaged entries that went
   std::size_t kept_bytes = 0;
-  bool busy = false;       // another process was at it: nothing was done
-  std::string distrusted;  // why nothing was done as others may write a folder of it; else empty
+  bool busy = false;  // another process was at it: nothing was done
+  // Why no entry went: others may write a folder of it, or entries lie behind a link; else empty.
+  std::string distrusted;
 };
 
 // How recently an entry was used is its own time of change, which hits renew, hourly at most (a

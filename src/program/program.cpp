@@ -21,6 +21,7 @@ namespace {
 struct Ready {
   std::string path;
   cache::Found found;
+  bool shipped = false;  // found in a bundle, whoever compiled it
   std::string prelude;
   std::vector<std::string> spilt;  // preludes before it
 };
@@ -50,12 +51,22 @@ Status not_compiled(const Unit& unit, const cache::Cache& cache) {
       "differ from this one (both take the problem as describe() words it)",
       unit.job.entry, unit.job.target, unit.key.digest());
   for (const std::string& trouble : cache.troubles()) why += "; " + trouble;
+  if (base::env::flag("KDA_STRICT_TOOLCHAIN", false) && !cache.bundles().empty()) {
+    why += "; KDA_STRICT_TOOLCHAIN=1 passes by what another NVRTC made for a bundle";
+  }
   return {Code::compile_failed, std::move(why)};
 }
 
-// A bundle's kernel wants no compiler, not even to know which it would be.
+// A bundle's kernel wants no compiler, not even to know which it would be, unless two are to choose
+// from.
+std::optional<cache::Found> find_shipped(const Unit& unit, cache::Cache& cache) {
+  return cache.find_shipped(unit.key, [] {
+    const Result<std::string> compiler = compile::identity();
+    return compiler ? *compiler : std::string();
+  });
+}
+
 Result<cache::Found> find_or_compile(Unit& unit, cache::Cache& cache) {
-  if (std::optional<cache::Found> shipped = cache.find_shipped(unit.key)) return *shipped;
   const cache::Key portable = unit.key;
   for (bool again = false;; again = true) {
     if (Status status = add_compiler(unit); !status) {
@@ -84,7 +95,8 @@ Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& st
   for (const compose::Stage* now = &stage;;) {
     Result<Unit> unit = portable_unit_of(*now, device);
     if (!unit) return unit.status();
-    const Result<cache::Found> found = find_or_compile(*unit, cache);
+    const std::optional<cache::Found> shipped = find_shipped(*unit, cache);
+    const Result<cache::Found> found = shipped ? *shipped : find_or_compile(*unit, cache);
     if (!found) return found.status();
     const auto fixed = static_cast<std::size_t>(found->entry->resources.static_shared_bytes);
     if (fixed + stage.shared_bytes > device.shared_per_block) {
@@ -94,7 +106,10 @@ Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& st
     if (found->entry->resources.spill_bytes > 0) {
       next = roomier(stage, static_cast<int>(spilt.size()) + 1);
     }
-    if (!next) return Ready{std::move(unit->path), *found, now->prelude, std::move(spilt)};
+    if (!next) {
+      return Ready{std::move(unit->path), *found, shipped.has_value(), now->prelude,
+                   std::move(spilt)};
+    }
     spilt.push_back(now->prelude);
     other = std::move(next);
     now = &*other;
@@ -121,8 +136,32 @@ void in_parallel(std::size_t count, unsigned threads,
   drain();
 }
 
+// On the device; one of a bundle that the driver refuses, as it may what a newer toolkit made, is
+// compiled here.
+Status load_module(Kernel& kernel, Ready& from, const device::Device& device, cache::Cache& cache) {
+  const auto load = [&]() -> Status {
+    Result<launch::Module> module =
+        launch::Module::load(from.found.entry->cubin, kernel.stage.entry, device.ordinal,
+                             kernel.stage.shared_bytes, kernel.stage.cluster);
+    if (!module) return module.status();
+    kernel.module = *std::move(module);
+    return {};
+  };
+  Status loaded = load();
+  if (loaded || !from.shipped || !may_compile()) return loaded;
+  Result<Unit> unit = portable_unit_of(kernel.stage, device);
+  if (!unit) return loaded;
+  Result<cache::Found> own = find_or_compile(*unit, cache);
+  if (!own) {
+    return {loaded.code(), fmt::format("{}; a bundle has that kernel, and compiling it here: {}",
+                                       loaded.message(), own.status().message())};
+  }
+  from.found = *std::move(own);
+  return load();
+}
+
 Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Ready>>> ready,
-                     const device::Device& device) {
+                     const device::Device& device, cache::Cache& cache) {
   for (const auto& stage : ready) {
     if (!*stage) return stage->status();
   }
@@ -134,15 +173,11 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
     kernel.stage.prelude = std::move(from.prelude);
     kernel.spilt = std::move(from.spilt);
     kernel.path = std::move(from.path);
+    if (device.present()) {
+      if (Status loaded = load_module(kernel, from, device, cache); !loaded) return loaded;
+    }
     kernel.resources = from.found.entry->resources;
     kernel.origin = from.found.origin;
-    if (device.present()) {
-      Result<launch::Module> module =
-          launch::Module::load(from.found.entry->cubin, kernel.stage.entry, device.ordinal,
-                               kernel.stage.shared_bytes, kernel.stage.cluster);
-      if (!module) return module.status();
-      kernel.module = *std::move(module);
-    }
     program.kernels.push_back(std::move(kernel));
   }
   recipe.stages.clear();
@@ -214,7 +249,7 @@ std::vector<Result<Program>> build_all(std::vector<compose::Recipe> recipes,
   std::span rest(ready);
   for (compose::Recipe& recipe : recipes) {
     const std::size_t stages = recipe.stages.size();
-    programs.push_back(load(std::move(recipe), rest.first(stages), device));
+    programs.push_back(load(std::move(recipe), rest.first(stages), device, cache));
     rest = rest.subspan(stages);
   }
   return programs;

@@ -149,3 +149,44 @@ TEST_CASE("a linked bundle is there for every cache, and twice the same is one")
   Cache cache("");
   CHECK(cache.find_shipped(key_for("linked"))->origin == Origin::bundle);
 }
+
+// The bug: of two compilers' entries the one whose compiler's text came first was taken, this
+// machine's own or not, and one compiled by flags that nobody here asks for, too.
+TEST_CASE("of several compilers' kernels in bundles the own compiler's is taken") {
+  const Scratch scratch;
+  const auto entry = [](const std::string& compiler) {
+    return kda::cache::encode(key_by("a", compiler), entry_for("by " + compiler));
+  };
+  const std::string flagged = "nvrtc 1 NVRTC_APPEND_FLAGS=\"-lineinfo\"";
+  const std::string bytes = kda::cache::encode_bundle(
+      {entry("nvrtc 1"), entry("nvrtc 12.4"), entry("nvrtc 13"), entry(flagged)});
+  REQUIRE(file::publish(scratch.path(), scratch / "k.kdab", bytes) == 0);
+  const Environment path("KDA_CACHE_PATH", scratch / "k.kdab");
+  const auto taken = [&](const char* own) {
+    Cache cache(scratch / "own");
+    const auto found = cache.find_shipped(key_for("a"), [&] { return std::string(own); });
+    REQUIRE(found);
+    return found->entry->cubin;
+  };
+  for (const char* own : {"nvrtc 1", "nvrtc 12.4", "nvrtc 13"}) {
+    CHECK(taken(own) == entry_for(std::string("by ") + own).cubin);
+  }
+  for (const std::string& other : {std::string("nvrtc 11"), flagged}) {
+    CHECK(taken(other.c_str()) != entry_for("by " + flagged).cubin);
+  }
+
+  REQUIRE(file::publish(scratch.path(), scratch / "k.kdab",
+                        kda::cache::encode_bundle({entry("nvrtc 12.4"), entry(flagged)})) == 0);
+  Cache cache(scratch / "own");
+  int asked = 0;
+  const auto found = cache.find_shipped(key_for("a"), [&] {
+    ++asked;
+    return std::string();
+  });
+  REQUIRE(found);
+  CHECK(found->entry->cubin == entry_for("by nvrtc 12.4").cubin);
+  CHECK(asked == 0);  // of one there is nothing to choose
+  REQUIRE(file::publish(scratch.path(), scratch / "k.kdab",
+                        kda::cache::encode_bundle({entry(flagged)})) == 0);
+  CHECK_FALSE(Cache(scratch / "own").find_shipped(key_for("a")));
+}

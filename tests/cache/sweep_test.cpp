@@ -235,3 +235,18 @@ TEST_CASE("a directory that is not looked through says why") {
   REQUIRE(::chmod((scratch / "v1").c_str(), 0755) == 0);
   CHECK(sweep(scratch.path(), each, each).distrusted.empty());
 }
+
+// The bug: entries were written through a link and never counted, so the limit was no limit, and
+// nobody was told.
+TEST_CASE("a cache whose entries lie behind a link is not kept within its limit, and says so") {
+  const Scratch scratch;
+  REQUIRE(file::make_directories(scratch / "c/v1") == 0);
+  REQUIRE(file::make_directories(scratch / "elsewhere") == 0);
+  REQUIRE(::symlink((scratch / "elsewhere").c_str(), (scratch / "c/v1/objects").c_str()) == 0);
+  const kda::test::Warnings warnings;
+  CHECK(kda::test::fresh_origin_of(scratch / "c", "a") == Origin::built);
+  CHECK(kda::test::fresh_origin_of(scratch / "c", "a") == Origin::disk);
+  REQUIRE(warnings.texts.size() == 1);
+  CHECK_THAT(warnings.texts[0], kda::test::contains("is not kept within KDA_CACHE_MAX_SIZE") &&
+                                    kda::test::contains("objects is a link"));
+}

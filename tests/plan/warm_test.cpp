@@ -128,3 +128,48 @@ TEST_CASE("a driver that fails at any one call is an error that names it, and no
     if (!kept) CHECK(failures > 8);  // a kept plan is made anew instead
   }
 }
+
+// The bug: a bundle's kernel that the driver refuses, as one of a newer toolkit's may be, was the
+// end, though an NVRTC was there to compile it.
+TEST_CASE("a bundle's kernel that does not load is compiled", "[plan][compile]") {
+  const test::Scratch scratch;
+  const Problem problem{.heads = 2, .key_dim = 32, .value_dim = 16, .max_tokens = 64};
+  const auto make = [&](const char* directory) {
+    plan::forget_all();
+    const Options options{.cache_dir = scratch / directory, .strategy = "recurrent"};
+    return std::move(plan::make_all({&problem, 1}, options).front());
+  };
+  test::FakeDriver fake;
+  REQUIRE(make("c"));
+  std::vector<std::string> files;
+  for (const cache::Filed& filed : cache::survey(scratch / "c")) {
+    files.emplace_back();
+    REQUIRE(base::file::read(filed.path, cache::kMaxFileBytes, files.back()) == 0);
+  }
+  // As another toolkit would have made it.
+  cache::Stored stored;
+  REQUIRE(cache::decode(files.at(0), stored).empty());
+  cache::Key key;
+  for (const auto& [field, value] : stored.key) {
+    key.add(field, field == cache::kCompilerField ? "nvrtc 99" : value);
+  }
+  REQUIRE(base::file::publish(scratch.path(), scratch / "k.kdab",
+                              cache::encode_bundle({cache::encode(key, stored.entry)})) == 0);
+  const test::Environment path("KDA_CACHE_PATH", scratch / "k.kdab");
+  {
+    const plan::Made plan = make("d");
+    REQUIRE(plan);
+    CHECK((*plan)->program.kernels.at(0).origin == cache::Origin::bundle);
+  }
+  fake.refuse_once = "cuLibraryLoadData";
+  {
+    const plan::Made plan = make("e");
+    INFO(plan.status().message());
+    REQUIRE(plan);
+    CHECK((*plan)->program.kernels.at(0).origin == cache::Origin::built);
+  }
+  fake.refuse_once = "cuLibraryLoadData";
+  const test::Environment off("KDA_JIT", "off");
+  CHECK_THAT(make("f").status().message(), contains("cuLibraryLoadData"));
+  plan::forget_all();
+}
