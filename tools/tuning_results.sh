@@ -8,7 +8,8 @@
 #                page plots every search
 #   again        the same independently: tuned_again.json
 #   exhaustive   five cases by exhaustive search: exhaustive.{json,md}; of what strategies
-#                chunk_wgmma and segments have at chunk=32, the rest of the space being hours
+#                chunk_wgmma and segments have at chunk=32 prepare_threads=256, the rest of the space
+#                being hours
 #   report       repeats.md and to_exhaustive.md: whether they agree within 3%
 #
 #   tools/tuning_results.sh build tune again exhaustive report         on all GPUs, one by one

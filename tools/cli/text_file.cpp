@@ -60,6 +60,13 @@ std::string real_of(const std::string& path) {
 // Where what will stand at `real` is written.
 std::string aside_of(const std::string& real) { return fmt::format("{}.{}.new", real, getpid()); }
 
+// Not where the folder may not be written, though the file that stands there may.
+bool takes_files_beside(const std::string& real) {
+  const std::size_t slash = real.find_last_of('/');
+  const std::string folder = slash == std::string::npos ? "." : real.substr(0, slash + 1);
+  return access(real.c_str(), W_OK) != 0 || access(folder.c_str(), W_OK) == 0;
+}
+
 }  // namespace
 
 void write_text(const std::string& path, const std::string& text, std::FILE* out) {
@@ -68,19 +75,25 @@ void write_text(const std::string& path, const std::string& text, std::FILE* out
   if (!may_be_replaced(path)) return write_to(path, text, path, "a");
   const std::string to = real_of(path);
   const std::string aside = aside_of(to);
+  if (!takes_files_beside(to)) return write_to(to, text, path, "w");
   try {
     write_to(aside, text, path, "w");
-    if (std::rename(aside.c_str(), to.c_str()) != 0) fail(kFailed, "cannot rename to", path, errno);
   } catch (const Failure&) {
     std::remove(aside.c_str());
     throw;
   }
+  if (std::rename(aside.c_str(), to.c_str()) == 0) return;
+  // It is mounted there by itself, say.
+  std::remove(aside.c_str());
+  write_to(to, text, path, "w");
 }
 
 void check_writable(const std::string& path) {
   if (path.empty() || path == "-") return;
   if (may_be_replaced(path)) {
-    const std::string aside = aside_of(real_of(path));
+    const std::string real = real_of(path);
+    if (!takes_files_beside(real)) return;
+    const std::string aside = aside_of(real);
     write_to(aside, "", path, "w");
     std::remove(aside.c_str());
     return;

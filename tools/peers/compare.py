@@ -190,6 +190,8 @@ def main() -> int:
         print("no such case: " + ", ".join(sorted(unknown)), file=sys.stderr)
         return 2
     cases = [case for case in cases if not asked.case or case.name in asked.case]
+    if contenders.torch_with_gpu() is None:
+        return 0
     asked.out.mkdir(parents=True, exist_ok=True)
     known = fla_choices.install(asked.fla_choices or HERE / choices_of(asked))
     run = Run(asked)

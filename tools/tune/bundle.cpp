@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
@@ -121,14 +122,25 @@ std::vector<std::string> compiled(const Request& request, Json& left_out) {
 std::vector<std::string> cached(const Request& request) {
   const std::string directory = cache::shared_cache(request.cache_dir)->directory();
   if (directory.empty()) throw cli::Failure(cli::kFailed, "there is no cache to take from");
+  const std::set<std::string> targets = wanted_targets(request);
   std::vector<std::string> files;
   for (const cache::Filed& filed : cache::survey(directory)) {
     if (!filed.trouble.empty()) continue;
+    if (!targets.empty() && !targets.contains(filed.stored.entry.target)) continue;
     std::string contents;  // of one that is gone meanwhile: none
     if (base::file::read(filed.path, cache::kMaxFileBytes, contents) != 0) continue;
     files.push_back(std::move(contents));
   }
   return files;
+}
+
+// What would choose among kernels to compile, as typed; empty: nothing.
+std::string beside_from_cache(const Request& request) {
+  if (!request.problems.empty()) return request.problems.front();
+  if (request.tp != 0) return "--tp";
+  if (!request.strategies.empty()) return "--strategy";
+  if (!request.tunings.empty()) return "--tuning";
+  return request.every_tuning ? "--every-tuning" : "";
 }
 
 // Why there is no kernel, as the rest of a sentence that says so.
@@ -178,6 +190,13 @@ int bundle_create(const Request& request) {
         fmt::format("bundle create {0}: {0} would be the file, with kernels of every case; write "
                     "bundle create kernels.kdab {0}, or ./{0} for such a file",
                     file));
+  }
+  if (const std::string word = beside_from_cache(request); request.from_cache && !word.empty()) {
+    throw cli::Failure(
+        cli::kBadCommand,
+        fmt::format("bundle create --from-cache takes what the cache holds, of which "
+                    "--arch alone may choose; {} is for what is compiled",
+                    word));
   }
   cli::check_writable(request.bundle_file);
   Json left_out = Json::array();

@@ -19,8 +19,8 @@
 #include "cache/survey.hpp"
 #include "cache/sweep.hpp"
 #include "cli/failure.hpp"
-#include "device/family.hpp"
 #include "tune/commands.hpp"
+#include "tune/configuration.hpp"
 #include "tune/entry_row.hpp"
 
 namespace kda::tune_tool {
@@ -36,6 +36,7 @@ constexpr Column kTargets[] = {
     {"target", "target"}, {"entries", "entries"}, {"cubin_bytes", "cubin B"}};
 constexpr Column kPlaces[] = {{"place", "also read"}, {"kind", "kind"}, {"entries", "entries"}};
 constexpr Column kDamaged[] = {{"path", "damaged"}, {"why", "why"}, {"removed", "removed"}};
+constexpr Column kUnreadable[] = {{"path", "cannot be read"}, {"why", "why"}};
 constexpr Column kFields[] = {{"field", "key field"}, {"value", "value"}};
 
 // The directory that --cache-dir or the environment names, used or not.
@@ -98,16 +99,6 @@ std::vector<std::string> left_over(std::vector<std::string> paths) {
   return paths;
 }
 
-// What entries of these devices are compiled for; empty: --arch is not said.
-std::set<std::string> wanted_targets(const Request& request) {
-  std::set<std::string> targets;
-  for (const std::string& name : request.archs) {
-    const device::Device device = cli::must(device::parse(name));
-    targets.insert(cli::must(device::family_of(device)).target);
-  }
-  return targets;
-}
-
 }  // namespace
 
 int cache_path(const Request& request) {
@@ -121,13 +112,13 @@ int cache_path(const Request& request) {
 int cache_stats(const Request& request) {
   const std::string directory = directory_of(request);
   const std::shared_ptr<cache::Cache> cache = cache::shared_cache(request.cache_dir);
-  std::size_t bytes = 0, damaged = 0;
+  std::size_t bytes = 0, damaged = 0, unreadable = 0;
   std::map<std::string, std::pair<std::size_t, std::size_t>> targets;
   const std::vector<cache::Filed> all = cache::survey(directory);
   for (const cache::Filed& filed : all) {
     bytes += filed.bytes;
     if (!filed.trouble.empty()) {
-      ++damaged;
+      ++(filed.unreadable ? unreadable : damaged);
       continue;
     }
     auto& [entries, cubins] = targets[filed.stored.entry.target];
@@ -144,15 +135,18 @@ int cache_stats(const Request& request) {
   fact("bytes", bytes);
   fact("limit in bytes", env::bytes("KDA_CACHE_MAX_SIZE", cache::kDefaultMaxBytes));
   fact("damaged", damaged);
+  if (unreadable > 0) fact("that cannot be read", unreadable);
   fact("damaged and set aside", at.set_aside().size());
   fact("half-written", at.temporaries().size());
   for (const auto& [target, sums] : targets) {
     rows.push_back({{"target", target}, {"entries", sums.first}, {"cubin_bytes", sums.second}});
   }
   for (const std::string& root : cache->more_directories()) {
+    const cache::Layout there(root);
+    const std::string trouble = there.trouble();
     places.push_back({{"place", root},
-                      {"kind", "directory"},
-                      {"entries", cache::Layout(root).entries().size()}});
+                      {"kind", trouble.empty() ? "directory" : "unreadable: " + trouble},
+                      {"entries", there.entries().size()}});
   }
   for (const auto& bundle : cache->bundles()) {
     places.push_back({{"place", bundle->name()}, {"kind", "bundle"}, {"entries", bundle->size()}});
@@ -202,17 +196,24 @@ int cache_show(const Request& request) {
 
 int cache_verify(const Request& request) {
   const std::vector<cache::Filed> all = cache::survey(directory_of(request));
-  Json damaged = Json::array();
+  Json damaged = Json::array(), unreadable = Json::array();
   for (const cache::Filed& filed : all) {
     if (filed.trouble.empty()) continue;
+    if (filed.unreadable) {
+      unreadable.push_back({{"path", filed.path}, {"why", filed.trouble}});
+      continue;
+    }
     const bool removed = request.remove && remove(filed.path);
     damaged.push_back({{"path", filed.path}, {"why", filed.trouble}, {"removed", removed}});
   }
   cli::Document document(request.output);
-  document.say(fmt::format("{} entries, {} damaged", all.size(), damaged.size()));
+  document.say(fmt::format(
+      "{} entries, {} damaged{}", all.size(), damaged.size(),
+      unreadable.empty() ? "" : fmt::format(", {} that cannot be read", unreadable.size())));
   document.add("damaged", damaged, kDamaged);
+  if (!unreadable.empty()) document.add("unreadable", unreadable, kUnreadable);
   document.print();
-  return damaged.empty() ? cli::kOk : cli::kFailed;
+  return damaged.empty() && unreadable.empty() ? cli::kOk : cli::kFailed;
 }
 
 int cache_gc(const Request& request) {

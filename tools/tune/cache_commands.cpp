@@ -83,7 +83,8 @@ void add_cache_commands(CLI::App& app, Request& request, Command& chosen) {
   add_configuration(*sub, request);
   sub->add_flag("--every-tuning", request.every_tuning, "the strategies' whole spaces");
   add_jobs(*sub, request);
-  sub->add_flag("--from-cache", request.from_cache, "all that the cache holds, and nothing else");
+  sub->add_flag("--from-cache", request.from_cache,
+                "what the cache holds, for --arch or all, and nothing else");
   add_bundle("ls", "Its entries.", bundle_ls);
   add_bundle("verify", "Checks its index and every entry.", bundle_verify);
 }

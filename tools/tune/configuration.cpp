@@ -8,6 +8,7 @@
 #include "cli/failure.hpp"
 #include "cli/suites.hpp"
 #include "cli/words.hpp"
+#include "device/family.hpp"
 #include "problem/problem.hpp"
 #include "strategy/table.hpp"
 #include "tune/candidate.hpp"
@@ -40,6 +41,15 @@ std::vector<std::string> searched(const Request& request) {
 }
 
 }  // namespace
+
+std::set<std::string> wanted_targets(const Request& request) {
+  std::set<std::string> targets;
+  for (const std::string& name : request.archs) {
+    const device::Device device = cli::must(device::parse(name));
+    targets.insert(cli::must(device::family_of(device)).target);
+  }
+  return targets;
+}
 
 std::vector<Target> targets_of(const Request& request, std::string_view absent) {
   std::vector<std::string> names = request.archs;

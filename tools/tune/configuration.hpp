@@ -1,6 +1,7 @@
 // Problem, device, strategy and tuning as a command line spells them, to recipes.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ struct Target {
 // --arch; without it the device present, and where there is none the `absent` ones, parted by
 // commas.
 std::vector<Target> targets_of(const Request& request, std::string_view absent);
+// What kernels of --arch's devices are compiled for; empty where it is not said.  Throws Failure.
+std::set<std::string> wanted_targets(const Request& request);
 // Exactly one.  Throws Failure.
 Target target_of(const Request& request, std::string_view absent);
 

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/env.hpp"
+#include "cache/cache.hpp"
+#include "cache/layout.hpp"
 #include "cli/build_info.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/machine.hpp"
@@ -126,6 +128,10 @@ void check_cache(const Request& request, Checks& checks) {
     checks.add("cache", "bad", found + "; " + health.trouble);
   } else {
     checks.add("cache", health.damaged == 0 ? "ok" : "bad", found);
+  }
+  for (const std::string& root : cache::shared_cache(request.cache_dir)->more_directories()) {
+    const std::string trouble = cache::Layout(root).trouble();
+    if (!trouble.empty()) checks.add("cache", "bad", "KDA_CACHE_PATH: " + trouble);
   }
 }
 

@@ -1,6 +1,8 @@
 #include "cli/text_file.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 
 #include "cli/failure.hpp"
 #include "support/catch.hpp"
+#include "support/process.hpp"
 #include "support/scratch.hpp"
 
 using namespace kda;
@@ -121,4 +124,48 @@ TEST_CASE("what a full device does not take is a failure", "[tools]") {
   std::fclose(full);
   CHECK(code == cli::kFailed);
   CHECK_THAT(sentence, test::contains("standard output"));
+}
+
+// The bug: where nothing can take a file's place, as where it is mounted by itself or its folder is
+// another's, results were lost after the minutes that they took, or refused before.
+TEST_CASE("a file whose place no other can take is written itself", "[tools]") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can mount a file and be another user");
+    return;
+  }
+  const test::Scratch scratch;
+  for (const char* name : {"rows.txt", "source.txt"}) {
+    std::ofstream(scratch / name) << "a longer text before\n";
+  }
+  SECTION("it is mounted by itself") {
+    const int code = test::in_child([&] {
+      if (unshare(CLONE_NEWNS) != 0 ||
+          mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          mount((scratch / "source.txt").c_str(), (scratch / "rows.txt").c_str(), nullptr, MS_BIND,
+                nullptr) != 0) {
+        return 77;
+      }
+      cli::check_writable(scratch / "rows.txt");
+      cli::write_text(scratch / "rows.txt", "after\n", stdout);
+      return 0;
+    });
+    if (code == 77) {
+      WARN("skipped: this user may not mount a file");
+    } else {
+      CHECK(code == 0);
+      CHECK(text_of(scratch / "source.txt") == "after\n");
+      CHECK(std::distance(fs::directory_iterator(scratch / ""), {}) == 2);
+    }
+  }
+  SECTION("its folder is another's") {
+    REQUIRE(chmod(scratch.path().c_str(), 0755) == 0);
+    REQUIRE(chown((scratch / "rows.txt").c_str(), 12345, 12345) == 0);
+    CHECK(test::in_child([&] {
+            if (setgid(12345) != 0 || setuid(12345) != 0) return 3;
+            cli::check_writable(scratch / "rows.txt");
+            cli::write_text(scratch / "rows.txt", "after\n", stdout);
+            return 0;
+          }) == 0);
+    CHECK(text_of(scratch / "rows.txt") == "after\n");
+  }
 }

@@ -2,10 +2,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string_view>
 
+#include "base/fault.hpp"
 #include "base/file.hpp"
 #include "base/trust.hpp"
 #include "cache/layout.hpp"
@@ -349,4 +352,47 @@ TEST_CASE("cache and bundle help with examples", "[tools]") {
     CHECK_THAT(ran.out, test::contains(std::string("Examples:\n  kda-tune ") + group));
     CHECK(test::kda_tune({group}).code == 2);
   }
+}
+
+// The bug: --from-cache took all that the cache holds whatever else was said, which shows where
+// there is no compiler.
+TEST_CASE("a bundle from the cache is for the targets named, and for nothing that is compiled",
+          "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c", file = scratch / "one.kdab";
+  fill(dir, scratch / "k.kdab");
+  const auto create = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"bundle",      "create", file, "--from-cache",
+                                      "--cache-dir", dir,      "-q"};
+    words.insert(words.end(), more.begin(), more.end());
+    return test::kda_tune(std::move(words));
+  };
+  CHECK(create({"--arch", "h200"}).code == 0);
+  const Json entries = json_of({"bundle", "ls", file})["entries"];
+  REQUIRE(entries.size() == 1);
+  CHECK(entries[0]["target"] == "sm_90a");
+  CHECK(create({"--arch", "sm_80"}).code == 1);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"T=1 H=1"}, {"--strategy", "chunk"}, {"--every-tuning"}}) {
+    const test::Ran ran = create(words);
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains(words[0]) && test::contains("--from-cache"));
+  }
+}
+
+// The bug: entries that could not be read, for another user's or a failing disk's sake, were called
+// damaged, and --remove took them away.
+TEST_CASE("what cannot be read is not called damaged", "[tools]") {
+  const test::Scratch scratch;
+  fill(scratch / "c", scratch / "k.kdab");
+  base::fault::hook() = [](const char* step) { return std::string_view(step) == "open" ? EIO : 0; };
+  const test::Ran ran =
+      test::kda_tune({"cache", "verify", "--remove", "--cache-dir", scratch / "c", "-o", "json"});
+  base::fault::hook() = nullptr;
+  CHECK(ran.code == 1);
+  const Json said = Json::parse(ran.out);
+  CHECK(said["damaged"].empty());
+  REQUIRE(said["unreadable"].size() == 2);
+  CHECK_THAT(said["unreadable"][0]["why"].get<std::string>(), test::contains("EIO"));
+  CHECK(cache::Layout(scratch / "c").entries().size() == 2);
 }
