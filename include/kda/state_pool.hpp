@@ -6,9 +6,9 @@
 // for one sequence is not another's to start from in that run: that may find it half written.
 //
 // A sequence is padding where its own slot, indices[n, 0], is negative or past the pool, or where
-// the slot it should start from is: no state of it is read or written, and its outputs stay as they
-// are or become zero (Problem::zero_padding).  That is how a CUDA graph of a
-// fixed batch runs a smaller one.
+// the slot it should start from is (a negative initial_indices[n] names none: it starts from zero):
+// no state of it is read or written, and its outputs stay as they are or become zero
+// (Problem::zero_padding).  That is how a CUDA graph of a fixed batch runs a smaller one.
 #pragma once
 
 #include <cstdint>

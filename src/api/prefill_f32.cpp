@@ -194,6 +194,8 @@ Status prefill(const KdaPrefillIO* io, CUstream stream) {
   if (!ordinal) return ordinal.status();
   const Key key{problem_of(*io), *tuning, *ordinal, launch::driver_generation()};
   const Forward forward = forward_of(*io);
+  // Before a plan is made, and memory taken in the stream.
+  if (Status status = plan::check(key.problem, forward); !status) return status;
   if (const SharedPlan plan = kept().find(key)) {
     Status status = run(*plan, forward, stream);
     // A device that was reset has lost the kernels: they are made again, once.

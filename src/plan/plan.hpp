@@ -26,6 +26,9 @@ using Made = Result<std::unique_ptr<const Plan::Impl>>;
 
 std::vector<Made> make_all(std::span<const Problem> problems, const Options& options);
 
+// What run() of a plan for the problem would say of the forward, before there is one.
+Status check(const Problem& problem, const Forward& forward);
+
 Status run(const Plan::Impl& plan, const Forward& forward, void* workspace,
            std::size_t workspace_bytes, Stream stream);
 

@@ -33,6 +33,11 @@ Status check_workspace(const void* workspace, std::size_t given, std::size_t nee
 
 }  // namespace
 
+Status check(const Problem& problem, const Forward& forward) {
+  const Result<Problem> complete = problem::complete(problem);
+  return complete ? problem::check(*complete, forward) : complete.status();
+}
+
 Status run(const Plan::Impl& plan, const Forward& forward, void* workspace,
            std::size_t workspace_bytes, Stream stream) {
   if (Status status = problem::check(plan.problem, forward); !status) return status;

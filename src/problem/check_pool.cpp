@@ -120,7 +120,7 @@ Status check_pool(const Problem& problem, const Forward& forward) {
 }
 
 bool slots_interleave(const Problem& problem, const Forward& forward, std::uint64_t apart) {
-  if (!problem.state_pool) return false;
+  if (!problem.state_pool || forward.pool.slots < 2) return false;  // one lies between no others
   const auto bytes = static_cast<std::uint64_t>(state_bytes(problem));
   const std::uint64_t slot = static_cast<std::uint64_t>(slot_elements(problem)) * bytes;
   const std::uint64_t stride = static_cast<std::uint64_t>(stride_of(problem, forward.pool)) * bytes;

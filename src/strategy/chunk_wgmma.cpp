@@ -31,6 +31,9 @@ using namespace chunk_wgmma_cost;
 using compose::Launch;
 using compose::Run;
 
+// A state of more channels leaves no registers for two warpgroups or chunks past 32 tokens.
+constexpr int most_keys_of_long_chunks = 128;
+
 // What registers hold beside a state of no more than most_keys_in_room channels; or null.
 const char* wants_room(const Problem& problem) {
   if (problem.qkv_type == DType::f16) return "f16";
@@ -61,6 +64,14 @@ Status applicable(const Problem& problem, const device::Device& device) {
             fmt::format("strategy chunk_wgmma: key_dim is {} with {}, for which registers have no "
                         "room; up to {} are served (chunk serves more)",
                         problem.key_dim, want, most_keys_in_room)};
+  }
+  if (problem.wy_chunk > 32 && problem.key_dim > most_keys_of_long_chunks) {
+    return {Code::unsupported,
+            fmt::format("strategy chunk_wgmma: key_dim is {} with wy_chunk = {}, and w and u of "
+                        "chunks past 32 tokens leave room for {}; up to {} are served with "
+                        "wy_chunk = 32 (chunk serves more)",
+                        problem.key_dim, problem.wy_chunk, most_keys_of_long_chunks,
+                        most_keys_in_room)};
   }
   return check_kept_states("chunk_wgmma", problem);
 }
@@ -105,7 +116,10 @@ Status check_beside(const Problem& problem, const device::Device& device, const 
 }
 
 Status check_registers(const Problem& problem, const Tuning& tuning) {
-  if (problem.key_dim <= 128 || (tuning.warpgroups == 1 && tuning.chunk <= 32)) return {};
+  if (problem.key_dim <= most_keys_of_long_chunks ||
+      (tuning.warpgroups == 1 && tuning.chunk <= 32)) {
+    return {};
+  }
   return {
       Code::unsupported,
       fmt::format("strategy chunk_wgmma: warpgroups={} chunk={} where key_dim is {}: a state of "

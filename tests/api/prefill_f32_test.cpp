@@ -94,6 +94,10 @@ TEST_CASE("arguments that contradict themselves are 1, what nothing serves is 80
   io.g = at(0x400002);
   check_refused(io, 1, "g = 0x400002 is not aligned");
   CHECK(machine.driver.launches.empty());
+  // The bug: a plan was made, and memory taken and given back in the stream, before the arguments
+  // were looked at.
+  CHECK(machine.driver.allocations.empty());
+  CHECK(machine.driver.libraries_loaded == 0);
 }
 
 TEST_CASE("the knobs of the stages are honoured, or refused by name", "[api]") {

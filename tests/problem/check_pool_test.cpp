@@ -181,3 +181,15 @@ TEST_CASE("pools whose slots stand between each other's are legal", "[problem]")
                test::contains("final_state overlaps initial_state"));
   }
 }
+
+// The bug: where a pool of one slot lies over another's the distance was divided by the stride,
+// whose bytes wrap to nothing at 2^62 elements: the process ended by SIGFPE.
+TEST_CASE("a pool of one slot may have any stride, and is refused where it overlaps", "[problem]") {
+  const Problem problem = pooled();
+  Forward forward = legal(problem);
+  forward.pool.slots = 1;
+  forward.pool.stride = std::int64_t{1} << 62;
+  CHECK(problem::check(problem, forward).ok());
+  forward.final_state = at(0x10000100);
+  CHECK_THAT(problem::check(problem, forward).message(), test::contains("overlap"));
+}

@@ -72,6 +72,30 @@ TEST_CASE("some strategy serves every problem of the promise", "[strategy]") {
   }
 }
 
+// The bug: chunks of 64 with more than 128 channels seemed to be served, and were refused by words
+// of the tuning, which nobody had chosen.
+TEST_CASE("chunk_wgmma says what w and u of long chunks leave room for", "[strategy]") {
+  const auto h200 = device::parse("h200");
+  REQUIRE(h200);
+  const auto served = [&](int chunk, int K) {
+    const auto problem = problem::complete({.heads = 8,
+                                            .key_dim = K,
+                                            .value_dim = 128,
+                                            .max_tokens = 8192,
+                                            .qkv_type = DType::bf16,
+                                            .wy_chunk = chunk});
+    REQUIRE(problem);
+    const auto picked = strategy::pick(*problem, *h200, "chunk_wgmma", "");
+    CHECK(static_cast<bool>(picked) ==
+          strategy::find("chunk_wgmma")->applicable(*problem, *h200).ok());
+    return picked.status();
+  };
+  CHECK(served(64, 128));
+  CHECK(served(32, 192));
+  CHECK_THAT(served(64, 144).message(), test::contains("key_dim is 144 with wy_chunk = 64") &&
+                                            test::contains("leave room for 128"));
+}
+
 TEST_CASE("w and u come from strategies of chunks, of the chunks asked for", "[strategy]") {
   for (const char* target : {"sm_89", "sm_90a", "sm_120a"}) {
     const auto device = device::parse(target);
