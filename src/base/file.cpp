@@ -79,7 +79,7 @@ int write_new(const std::string& path, std::string_view contents) {
   Descriptor file(open_again("create", path.c_str(),
                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file.fd() < 0) return errno;
-  share_file(file.fd(), path);
+  share_file(file.fd(), share_mode(path));
   if (const int error = write_all(file.fd(), contents)) return error;
   if (stepped("fsync", [&] { return ::fsync(file.fd()); }) != 0) return errno;
   if (const int error = fault::at("close")) return error;
@@ -184,7 +184,7 @@ int Appender::open(const std::string& path, Start start) {
   if (fd_ < 0) return errno;
   struct stat status {};
   if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) {
-    share_file(fd_, path);
+    share_file(fd_, share_mode(path));
     return 0;
   }
   (void)::close(std::exchange(fd_, -1));
@@ -198,7 +198,7 @@ int make_directories(const std::string& path) {
   if (path.empty()) return ENOENT;
   const auto make = [&] {
     const int made = stepped("mkdir", [&] { return ::mkdir(path.c_str(), 0700); });
-    if (made == 0) share_directory(path);
+    if (made == 0) share_directory(path, share_mode(path));
     return made;
   };
   if (make() == 0) return 0;

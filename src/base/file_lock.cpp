@@ -28,6 +28,7 @@ namespace kda::base::file {
 namespace {
 
 constexpr std::size_t kMaxNote = 512;
+constexpr int kMostTries = 100;
 
 // Descriptors that hold locks: of a child of fork() each is a copy, by which the lock would outlive
 // its holder.
@@ -63,10 +64,10 @@ void write_note(int fd) {
   (void)written;
 }
 
-int open_and_lock(const std::string& path, int& fd) {
+int open_and_lock(const std::string& path, unsigned shared, int& fd) {
   fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return errno;
-  share_file(fd, path);
+  share_file(fd, shared);
   int result = 0;
   do {
     result = ::flock(fd, LOCK_EX | LOCK_NB);
@@ -105,12 +106,14 @@ constexpr std::uint32_t filesystems[] = {
 int Lock::try_acquire(const std::string& path) {
   release();
   if (const int error = fault::at("lock")) return error;
+  const unsigned shared = share_mode(path);
   Open& open = open_locks();
   const std::lock_guard lock(open.mutex);  // a fork finds none that is not in the list
   open.descriptors.reserve(open.descriptors.size() + 1);
-  int fd = -1;
+  int fd = -1, tries = 0;
   do {
-    if (const int error = open_and_lock(path, fd)) return error;
+    if (tries++ == kMostTries) return EWOULDBLOCK;
+    if (const int error = open_and_lock(path, shared, fd)) return error;
   } while (!is_still_at(path, fd));
   write_note(fd);
   open.descriptors.push_back(fd);

@@ -7,9 +7,13 @@
 
 namespace kda::base {
 
-// Of a new file that was opened for this user alone, and of a new directory.  What cannot be shared
-// stays as it is.
-void share_file(int descriptor, const std::string& path);
-void share_directory(const std::string& path);
+// What is made at that path is to be shared with, as a mode; 0: with nobody.  Asks the environment,
+// whose complaints take a lock: not while one is held.
+unsigned share_mode(const std::string& path);
+
+// Shares a file, or a directory at its path, that is this user's and for this user alone, as what
+// is made anew is; anything else stays as it is.
+void share_file(int descriptor, unsigned mode);
+void share_directory(const std::string& path, unsigned mode);
 
 }  // namespace kda::base

@@ -15,6 +15,7 @@ bool trusts_all() { return env::flag("KDA_CACHE_TRUST_SHARED", false); }
 }  // namespace
 
 bool trusts_owner(unsigned user) { return is_ours(user) || trusts_all(); }
+bool trusts_others() { return trusts_all(); }
 
 std::string distrust(const std::string& directory, const char* path) {
   if (directory.empty() || trusts_all()) return {};

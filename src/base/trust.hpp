@@ -10,7 +10,9 @@ namespace kda::base {
 // path: the variable whose directories are read only, whoever owns them.
 std::string distrust(const std::string& directory, const char* path = "KDA_CACHE_PATH");
 
-// Whether a file of this user may be believed where the directory may.
+// Whether a file of this user may be believed where the directory may, and one that others may
+// write.
 bool trusts_owner(unsigned user);
+bool trusts_others();
 
 }  // namespace kda::base

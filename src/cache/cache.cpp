@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <deque>
 #include <exception>
 #include <future>
@@ -73,6 +72,12 @@ struct MoreRoots {
   }
 };
 
+// Empty where the key names no compiler.
+std::string maker_of(const Fields& fields) {
+  const std::string* const maker = value_of(fields, kCompilerField);
+  return maker != nullptr ? *maker : std::string();
+}
+
 Status threw(const std::exception& error) noexcept try {
   return Status(Code::compile_failed, fmt::format("the build threw: {}", error.what()));
 } catch (...) {  // there is no memory, not even to say so
@@ -114,18 +119,21 @@ struct Cache::Impl {
       if (!entry) entry = other.find(key);
     }
     if (entry) return Found{std::make_shared<const Entry>(*std::move(entry)), Origin::disk};
-    const auto fits = [&](const Stored& stored) { return stored.key_text == key.text(); };
-    const auto good = [](const Stored&, bool) { return true; };
-    return find_in_bundles(key, fits, good);
+    std::optional<Stored> shipped;
+    each_shipped(key, [&](Stored& stored) {
+      if (stored.key_text == key.text()) shipped = std::move(stored);
+      return !shipped;
+    });
+    if (!shipped) return std::nullopt;
+    return Found{std::make_shared<const Entry>(std::move(shipped->entry)), Origin::bundle};
   }
 
-  // The first that fits and is good(entry, whether it is the only one), else the first that fits.
-  template <class Fits, class Good>
-  std::optional<Found> find_in_bundles(const Key& key, Fits fits, Good good) {
+  // Hands `take` the entries of bundles that are the key's but for the compiler, until it says no.
+  template <class Take>
+  void each_shipped(const Key& key, Take take) {
     const auto all = bundles();
-    if (all.empty()) return std::nullopt;
+    if (all.empty()) return;
     const std::string digest = portable_digest(key.fields());
-    std::vector<Stored> fitting;
     for (const auto& bundle : all) {
       for (const std::string_view contents : bundle->find(digest)) {
         Stored stored;
@@ -133,17 +141,11 @@ struct Cache::Impl {
         if (!trouble.empty()) {
           warn_once(fmt::format("cache: entry {} of bundle {} is damaged ({})", digest,
                                 bundle->name(), trouble));
-        } else if (fits(stored)) {
-          fitting.push_back(std::move(stored));
+        } else if (portable_digest(stored.key) == digest && !take(stored)) {
+          return;
         }
       }
     }
-    if (fitting.empty()) return std::nullopt;
-    const bool only = fitting.size() == 1;
-    const auto best = std::find_if(fitting.begin(), fitting.end(),
-                                   [&](const Stored& stored) { return good(stored, only); });
-    Stored& taken = best == fitting.end() ? fitting.front() : *best;
-    return Found{std::make_shared<const Entry>(std::move(taken.entry)), Origin::bundle};
   }
 
   // A kernel is looked for more than once, and every pause while another process builds it.
@@ -235,7 +237,7 @@ std::optional<Found> Cache::find(const Key& key) {
     const auto hit = impl_->memory.find(key.text());
     if (hit != impl_->memory.end()) return Found{hit->second, Origin::memory};
   }
-  std::optional<Found> found = find_shipped(key);
+  std::optional<Found> found = find_shipped(key, [&] { return maker_of(key.fields()); });
   return found ? found : impl_->find(key);
 }
 
@@ -251,26 +253,27 @@ std::optional<Found> Cache::find_shipped(const Key& key,
     const auto hit = impl_->shipped.find(digest);
     if (hit != impl_->shipped.end()) return Found{hit->second, Origin::memory};
   }
-  const auto maker_of = [](const Stored& stored) {
-    const std::string* const maker = value_of(stored.key, kCompilerField);
-    return maker != nullptr ? *maker : std::string();
-  };
-  const auto fits = [&](const Stored& stored) {
-    return portable_digest(stored.key) == digest &&
-           maker_of(stored).find("NVRTC_APPEND_FLAGS") == std::string::npos;
-  };
-  std::optional<std::string> own;
-  const auto good = [&](const Stored& stored, bool only) {
-    if (only || !compiler) return true;
-    if (!own) own = compiler();
-    return maker_of(stored) == *own;
-  };
-  std::optional<Found> found = impl_->find_in_bundles(key, fits, good);
-  if (found) {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->shipped.emplace(digest, found->entry);
+  std::map<std::string, Stored> by_maker;
+  std::string first;
+  impl_->each_shipped(key, [&](Stored& stored) {
+    const std::string maker = maker_of(stored.key);
+    if (maker.find("NVRTC_APPEND_FLAGS") != std::string::npos) return true;
+    if (by_maker.empty()) first = maker;
+    by_maker.try_emplace(maker, std::move(stored));
+    return true;
+  });
+  if (by_maker.empty()) return std::nullopt;
+  auto taken = by_maker.find(first);
+  if (by_maker.size() > 1 && compiler) {
+    const auto own = by_maker.find(compiler());
+    if (own != by_maker.end()) taken = own;
   }
-  return found;
+  const auto entry = std::make_shared<const Entry>(std::move(taken->second.entry));
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->shipped.emplace(digest, entry);
+  }
+  return Found{entry, Origin::bundle};
 }
 
 Result<Found> Cache::get(const Key& key, const std::function<Result<Entry>()>& build) {

@@ -50,9 +50,9 @@ class Cache {
   std::optional<Found> find(const Key& key);
 
   // In the bundles, whichever compiler made it, if without NVRTC_APPEND_FLAGS: the key need not
-  // name one.  Of several the one of `compiler`, which is asked only then, else the first.  Nothing
-  // where KDA_STRICT_TOOLCHAIN or NVRTC_APPEND_FLAGS ask for this machine's own code; get() looks
-  // there too, for the whole key.
+  // name one.  Of several compilers' that of `compiler`, which is asked only then, else the first.
+  // Nothing where KDA_STRICT_TOOLCHAIN or NVRTC_APPEND_FLAGS ask for this machine's own code; get()
+  // looks there too, for the whole key.
   std::optional<Found> find_shipped(const Key& key,
                                     const std::function<std::string()>& compiler = {});
 

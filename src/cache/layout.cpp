@@ -50,7 +50,11 @@ std::string Layout::link_trouble() const {
 }
 
 std::string Layout::trouble() const {
-  if (std::string link = link_trouble(); !link.empty()) return link;
+  std::string link = link_trouble();
+  return link.empty() ? list_trouble() : link;
+}
+
+std::string Layout::list_trouble() const {
   std::vector<std::string> folders;
   const int error = file::list(objects(), folders);
   if (error != 0) return error == ENOENT ? "" : objects() + ": " + file::describe(error);

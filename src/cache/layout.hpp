@@ -38,8 +38,10 @@ class Layout {
   // What keeps entries() from seeing all there are, "<directory>: <why>"; empty: nothing, or there
   // is no such cache.
   std::string trouble() const;
-  // Of it, that a folder is a link, behind which nothing is kept within any limit either.
+  // Of it: a folder is a link, behind which entries are found, but not counted or kept within any
+  // limit; and what keeps single entries from being found, too.
   std::string link_trouble() const;
+  std::string list_trouble() const;
 
  private:
   // What is in a directory below that folder of the root.

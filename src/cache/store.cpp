@@ -125,10 +125,7 @@ BuildLocks::Held Store::lock(const Key& key, const std::function<bool()>& arrive
 void Store::publish(const Key& key, const Entry& entry) {
   if (!writes_) return;
   const std::string contents = encode(key, entry);
-  const std::string path = at_.entry(key.digest());
-  int error = write(at_, path, contents);
-  if ((error == ENOSPC || error == EDQUOT) && make_room()) error = write(at_, path, contents);
-  if (error != 0) {
+  if (const int error = write_with_room(at_.entry(key.digest()), contents)) {
     warn_once(warned_write_,
               fmt::format("cache: cannot write to {}: {}; kernels are kept in memory only", root_,
                           file::describe(error)));
@@ -137,22 +134,25 @@ void Store::publish(const Key& key, const Entry& entry) {
   }
 }
 
-// On a full disk a fifth of what is there goes, what its writers left first; once a process, as
+// On a full disk: what writers left half-written, else a fifth of what is there; once a process, as
 // others may be who fill it.
-bool Store::make_room() {
-  if (made_room_.exchange(true)) return false;
+int Store::write_with_room(const std::string& path, const std::string& contents) {
+  int error = write(at_, path, contents);
+  const auto is_full = [&] { return error == ENOSPC || error == EDQUOT; };
+  if (!is_full() || made_room_.exchange(true)) return error;
   const std::int64_t all = std::numeric_limits<std::int64_t>::max();
-  Swept swept = sweep(root_, all, all);
-  if (swept.leftovers == 0 && !swept.busy && swept.distrusted.empty()) {
+  const Swept swept = sweep(root_, all, all);
+  if (swept.leftovers > 0) error = write(at_, path, contents);
+  if (is_full() && !swept.busy && swept.distrusted.empty()) {
     const auto target = static_cast<std::int64_t>(swept.kept_bytes / 5 * 4);
-    swept = sweep(root_, target, target);
+    if (sweep(root_, target, target).entries > 0) error = write(at_, path, contents);
   }
-  return swept.entries + swept.leftovers > 0;
+  return error;
 }
 
 std::string Store::trouble() const {
   if (root_.empty()) return {};
-  std::string trouble = at_.trouble();
+  std::string trouble = at_.list_trouble();
   const int error = unreadable_;
   if (trouble.empty() && error != 0) {
     trouble = fmt::format("{}: entries there cannot be read: {}", root_, file::describe(error));

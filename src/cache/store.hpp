@@ -38,7 +38,7 @@ class Store {
 
   void set_aside(const std::string& path, const std::string& digest, const std::string& why);
   void sweep_after(std::size_t bytes);
-  bool make_room();
+  int write_with_room(const std::string& path, const std::string& contents);
   void warn_once(std::atomic<bool>& warned, const std::string& text);
 
   std::string root_;

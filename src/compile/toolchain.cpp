@@ -104,7 +104,9 @@ std::vector<Record> read_note(const std::string& path) {
   file::Info info;
   if (path.empty() || file::read(path, kMaxNoteBytes, text, &info) != 0) return records;
   // Who can write it chooses what library is loaded.
-  if (!base::trusts_owner(info.owner) || info.others_write) return records;
+  if (!base::trusts_owner(info.owner) || (info.others_write && !base::trusts_others())) {
+    return records;
+  }
   for (const std::string_view line : base::split(text, '\n')) {
     if (std::optional<Record> record = parse_line(line)) records.push_back(*std::move(record));
   }

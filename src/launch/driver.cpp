@@ -172,6 +172,18 @@ Result<const Driver*> driver() {
 
 CUresult refusal() noexcept { return last_refusal; }
 void forget_refusal() noexcept { last_refusal = CUDA_SUCCESS; }
+bool refused_code() noexcept {
+  switch (last_refusal) {
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_SOURCE:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_NOT_SUPPORTED:
+      return true;
+    default:
+      return false;
+  }
+}
 
 Status check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return {};

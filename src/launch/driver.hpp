@@ -62,6 +62,8 @@ Status check(CUresult result, const char* what);
 // last forget_refusal().
 CUresult refusal() noexcept;
 void forget_refusal() noexcept;
+// Whether that was of machine code which this driver or device does not take.
+bool refused_code() noexcept;
 
 // For tests: finds each call by its full name in place of libcuda, and forgets the driver opened so
 // far; null goes back to libcuda.

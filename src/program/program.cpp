@@ -54,11 +54,14 @@ Status not_compiled(const Unit& unit, const cache::Cache& cache) {
   if (base::env::flag("KDA_STRICT_TOOLCHAIN", false) && !cache.bundles().empty()) {
     why += "; KDA_STRICT_TOOLCHAIN=1 passes by what another NVRTC made for a bundle";
   }
+  if (!base::env::get("NVRTC_APPEND_FLAGS").empty() && !cache.bundles().empty()) {
+    why += "; NVRTC_APPEND_FLAGS passes by what was made for a bundle by other flags";
+  }
   return {Code::compile_failed, std::move(why)};
 }
 
-// A bundle's kernel wants no compiler, not even to know which it would be, unless two are to choose
-// from.
+// A bundle's kernel wants no compiler, not even to know which it would be, unless several have made
+// it.
 std::optional<cache::Found> find_shipped(const Unit& unit, cache::Cache& cache) {
   return cache.find_shipped(unit.key, [] {
     const Result<std::string> compiler = compile::identity();
@@ -87,7 +90,8 @@ Result<cache::Found> find_or_compile(Unit& unit, cache::Cache& cache) {
 }
 
 Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& stage,
-                         const device::Device& device, cache::Cache& cache) {
+                         const device::Device& device, cache::Cache& cache,
+                         bool from_bundles = true) {
   if (stage.shared_bytes > device.shared_per_block)
     return too_much_shared(recipe, stage, 0, device);
   std::vector<std::string> spilt;
@@ -95,7 +99,8 @@ Result<Ready> make_ready(const compose::Recipe& recipe, const compose::Stage& st
   for (const compose::Stage* now = &stage;;) {
     Result<Unit> unit = portable_unit_of(*now, device);
     if (!unit) return unit.status();
-    const std::optional<cache::Found> shipped = find_shipped(*unit, cache);
+    const std::optional<cache::Found> shipped =
+        from_bundles ? find_shipped(*unit, cache) : std::nullopt;
     const Result<cache::Found> found = shipped ? *shipped : find_or_compile(*unit, cache);
     if (!found) return found.status();
     const auto fixed = static_cast<std::size_t>(found->entry->resources.static_shared_bytes);
@@ -136,28 +141,27 @@ void in_parallel(std::size_t count, unsigned threads,
   drain();
 }
 
-// On the device; one of a bundle that the driver refuses, as it may what a newer toolkit made, is
-// compiled here.
-Status load_module(Kernel& kernel, Ready& from, const device::Device& device, cache::Cache& cache) {
-  const auto load = [&]() -> Status {
-    Result<launch::Module> module =
-        launch::Module::load(from.found.entry->cubin, kernel.stage.entry, device.ordinal,
-                             kernel.stage.shared_bytes, kernel.stage.cluster);
-    if (!module) return module.status();
-    kernel.module = *std::move(module);
-    return {};
-  };
-  Status loaded = load();
-  if (loaded || !from.shipped || !may_compile()) return loaded;
-  Result<Unit> unit = portable_unit_of(kernel.stage, device);
-  if (!unit) return loaded;
-  Result<cache::Found> own = find_or_compile(*unit, cache);
+Result<launch::Module> load_module(const compose::Stage& stage, const Ready& from,
+                                   const device::Device& device) {
+  return launch::Module::load(from.found.entry->cubin, stage.entry, device.ordinal,
+                              stage.shared_bytes, stage.cluster);
+}
+
+// A bundle's kernel that this driver does not take, as it may be of a newer toolkit, is compiled
+// here.
+Result<launch::Module> load_or_compile(const compose::Recipe& recipe, const compose::Stage& stage,
+                                       Ready& from, const device::Device& device,
+                                       cache::Cache& cache) {
+  Result<launch::Module> module = load_module(stage, from, device);
+  if (module || !from.shipped || !may_compile() || !launch::refused_code()) return module;
+  Result<Ready> own = make_ready(recipe, stage, device, cache, /*from_bundles=*/false);
   if (!own) {
-    return {loaded.code(), fmt::format("{}; a bundle has that kernel, and compiling it here: {}",
-                                       loaded.message(), own.status().message())};
+    return Status(module.status().code(),
+                  fmt::format("{}, of a bundle's kernel; compiling it here: {}",
+                              module.status().message(), own.status().message()));
   }
-  from.found = *std::move(own);
-  return load();
+  from = *std::move(own);
+  return load_module(stage, from, device);
 }
 
 Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Ready>>> ready,
@@ -169,13 +173,16 @@ Result<Program> load(compose::Recipe recipe, std::span<std::optional<Result<Read
   for (std::size_t i = 0; i < ready.size(); ++i) {
     Ready& from = **ready[i];
     Kernel kernel;
+    if (device.present()) {
+      Result<launch::Module> module =
+          load_or_compile(recipe, recipe.stages[i], from, device, cache);
+      if (!module) return module.status();
+      kernel.module = *std::move(module);
+    }
     kernel.stage = std::move(recipe.stages[i]);
     kernel.stage.prelude = std::move(from.prelude);
     kernel.spilt = std::move(from.spilt);
     kernel.path = std::move(from.path);
-    if (device.present()) {
-      if (Status loaded = load_module(kernel, from, device, cache); !loaded) return loaded;
-    }
     kernel.resources = from.found.entry->resources;
     kernel.origin = from.found.origin;
     program.kernels.push_back(std::move(kernel));

@@ -63,6 +63,13 @@ bool same_question(const JournalHeader& a, const JournalHeader& b) {
          a.environment == b.environment;
 }
 
+// So that a search may still be writing it.
+bool is_young(const std::string& path) {
+  constexpr std::int64_t kHour = 3600;
+  base::file::Info info;
+  return base::file::info(path, info) != 0 || base::file::now() - info.changed < kHour;
+}
+
 Status checked(const std::string& path, int error) {
   if (error == 0) return {};
   return {Code::invalid_argument, fmt::format("journal {}: {}", path, base::file::describe(error))};
@@ -203,9 +210,9 @@ int remove_journals(const std::string& wisdom_directory,
     const Result<JournalContents> journal = read_journal(path);
     if (!goes(journal ? &journal->header : nullptr)) continue;
     file::Lock lock;
-    const int error = has_locks ? lock.try_acquire(lock_name) : 0;
-    if (error == EWOULDBLOCK || file::remove(path) != 0) continue;
-    if (has_locks && error == 0) (void)file::remove(lock_name);
+    if (has_locks ? lock.try_acquire(lock_name) != 0 : is_young(path)) continue;
+    if (file::remove(path) != 0) continue;
+    if (has_locks) (void)file::remove(lock_name);
     ++removed;
   }
   return removed;

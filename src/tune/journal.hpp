@@ -76,7 +76,8 @@ class Journal {
 };
 
 // Takes away the journals of a wisdom directory that `goes` says so of, which is asked with null
-// for what is none that can be read, but for those that a search is writing.  Answers how many.
+// for what is none that can be read; but none that a search is writing or, on filesystems without
+// locks, may be, as it is of the last hour.  Answers how many.
 int remove_journals(const std::string& wisdom_directory,
                     const std::function<bool(const JournalHeader*)>& goes);
 

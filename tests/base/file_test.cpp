@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/file_lock.hpp"
+#include "base/share.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 
@@ -164,5 +165,25 @@ TEST_CASE("what is made in a directory that is shared is for whom it is for") {
     CHECK((mode_of("a/b") & 02000) == (around & 02000));
     CHECK(mode_of("a/lock") == (made & 0666));
     clear();
+  }
+}
+
+// Of files that were there, and behind links, nothing is anybody else's concern.
+TEST_CASE("what has another name elsewhere is not shared") {
+  const Scratch scratch;
+  REQUIRE(file::make_directories(scratch / "shared") == 0);
+  REQUIRE(file::make_directories(scratch / "private") == 0);
+  REQUIRE(file::publish(scratch.path(), scratch / "private/f", "x") == 0);
+  REQUIRE(::chmod((scratch / "shared").c_str(), 0777) == 0);
+  REQUIRE(::link((scratch / "private/f").c_str(), (scratch / "shared/lock").c_str()) == 0);
+  REQUIRE(::symlink((scratch / "private").c_str(), (scratch / "shared/d").c_str()) == 0);
+  const kda::test::Environment sharing("KDA_CACHE_TRUST_SHARED", "1");
+  file::Lock lock;
+  REQUIRE(lock.try_acquire(scratch / "shared/lock") == 0);
+  kda::base::share_directory(scratch / "shared/d", kda::base::share_mode(scratch / "shared/d"));
+  for (const char* name : {"private", "private/f"}) {
+    struct stat status {};
+    REQUIRE(::stat((scratch / name).c_str(), &status) == 0);
+    CHECK((status.st_mode & 0077) == 0);
   }
 }

@@ -175,8 +175,15 @@ TEST_CASE("of several compilers' kernels in bundles the own compiler's is taken"
     CHECK(taken(other.c_str()) != entry_for("by " + flagged).cubin);
   }
 
+  // Who only looks finds what a plan would take.
+  CHECK(Cache(scratch / "own").find(key_by("a", "nvrtc 13"))->entry->cubin ==
+        entry_for("by nvrtc 13").cubin);
+
   REQUIRE(file::publish(scratch.path(), scratch / "k.kdab",
                         kda::cache::encode_bundle({entry("nvrtc 12.4"), entry(flagged)})) == 0);
+  REQUIRE(file::publish(scratch.path(), scratch / "again.kdab",
+                        kda::cache::encode_bundle({entry("nvrtc 12.4")})) == 0);
+  const Environment both("KDA_CACHE_PATH", scratch / "k.kdab" + ":" + scratch / "again.kdab");
   Cache cache(scratch / "own");
   int asked = 0;
   const auto found = cache.find_shipped(key_for("a"), [&] {
@@ -186,7 +193,9 @@ TEST_CASE("of several compilers' kernels in bundles the own compiler's is taken"
   REQUIRE(found);
   CHECK(found->entry->cubin == entry_for("by nvrtc 12.4").cubin);
   CHECK(asked == 0);  // of one there is nothing to choose
-  REQUIRE(file::publish(scratch.path(), scratch / "k.kdab",
-                        kda::cache::encode_bundle({entry(flagged)})) == 0);
+  for (const char* name : {"k.kdab", "again.kdab"}) {
+    REQUIRE(file::publish(scratch.path(), scratch / name,
+                          kda::cache::encode_bundle({entry(flagged)})) == 0);
+  }
   CHECK_FALSE(Cache(scratch / "own").find_shipped(key_for("a")));
 }

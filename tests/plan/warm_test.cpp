@@ -1,4 +1,6 @@
 // A start with every kernel at hand: no NVRTC; and a driver that fails at any call.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -34,8 +36,13 @@ static const char* const kApart = "apart: make one plan";
 
 TEST_CASE("a start whose kernels are on disk opens no NVRTC", "[plan][compile]") {
   const test::Scratch scratch;
-  const std::vector<std::pair<std::string, std::string>> variables = {
+  std::vector<std::pair<std::string, std::string>> variables = {
       {"KDA_CACHE_DIR", scratch.path()}, {"KDA_LOG", "info"}, {"LD_DEBUG", "files"}};
+  SECTION("of this user alone") {}
+  SECTION("that others may write, too") {  // and the note of the toolchain that lies there
+    REQUIRE(::chmod(scratch.path().c_str(), 02775) == 0);
+    variables.emplace_back("KDA_CACHE_TRUST_SHARED", "1");
+  }
   CHECK_THAT(test::run_case_apart(kApart, variables).output,
              contains("compiled in") && contains("libnvrtc"));
   const std::string warm = test::run_case_apart(kApart, variables).output;
@@ -161,6 +168,7 @@ TEST_CASE("a bundle's kernel that does not load is compiled", "[plan][compile]")
     REQUIRE(plan);
     CHECK((*plan)->program.kernels.at(0).origin == cache::Origin::bundle);
   }
+  fake.refuse_with = CUDA_ERROR_NO_BINARY_FOR_GPU;
   fake.refuse_once = "cuLibraryLoadData";
   {
     const plan::Made plan = make("e");
@@ -169,7 +177,14 @@ TEST_CASE("a bundle's kernel that does not load is compiled", "[plan][compile]")
     CHECK((*plan)->program.kernels.at(0).origin == cache::Origin::built);
   }
   fake.refuse_once = "cuLibraryLoadData";
-  const test::Environment off("KDA_JIT", "off");
-  CHECK_THAT(make("f").status().message(), contains("cuLibraryLoadData"));
+  {
+    const test::Environment off("KDA_JIT", "off");
+    CHECK_THAT(make("f").status().message(), contains("cuLibraryLoadData"));
+  }
+  // What has nothing to do with the code is not compiled for.
+  fake.refuse_with = CUDA_ERROR_OUT_OF_MEMORY;
+  fake.refuse_once = "cuLibraryLoadData";
+  CHECK_THAT(make("g").status().message(), contains("cuLibraryLoadData"));
+  CHECK(cache::survey(scratch / "g").empty());
   plan::forget_all();
 }

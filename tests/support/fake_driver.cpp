@@ -286,7 +286,7 @@ struct Guarded<name, call> {
     if (++fake->calls == fake->fail_at) return CUDA_ERROR_UNKNOWN;
     if (fake->refuse_once == name.text) {
       fake->refuse_once.clear();
-      return CUDA_ERROR_UNKNOWN;
+      return fake->refuse_with;
     }
     return call(args...);
   }

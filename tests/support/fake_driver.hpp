@@ -37,7 +37,8 @@ class FakeDriver {
   int breaking_calls = 0;   // outside of relaxed mode, where they may end a capture
   std::string missing;      // this call does not exist
   std::string refuse_once;  // this call fails the next time
-  int fail_at = 0;          // the call that makes `calls` this number fails
+  CUresult refuse_with = CUDA_ERROR_UNKNOWN;
+  int fail_at = 0;  // the call that makes `calls` this number fails
   int calls = 0;
   CUcontext current = nullptr;
   CUdevice current_device = 0;

@@ -83,9 +83,12 @@ void write_text(const std::string& path, const std::string& text, std::FILE* out
     throw;
   }
   if (std::rename(aside.c_str(), to.c_str()) == 0) return;
-  // It is mounted there by itself, say.
+  try {
+    write_to(to, text, path, "w");  // it is mounted there by itself, say
+  } catch (const Failure& failure) {
+    throw Failure(kFailed, fmt::format("{}; it is kept as {}", failure.what(), aside));
+  }
   std::remove(aside.c_str());
-  write_to(to, text, path, "w");
 }
 
 void check_writable(const std::string& path) {

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/env.hpp"
 #include "base/file.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cache/survey.hpp"
 #include "cli/failure.hpp"
@@ -197,6 +199,9 @@ int bundle_create(const Request& request) {
         fmt::format("bundle create --from-cache takes what the cache holds, of which "
                     "--arch alone may choose; {} is for what is compiled",
                     word));
+  }
+  if (!base::env::get("NVRTC_APPEND_FLAGS").empty()) {
+    base::log::warn("NVRTC_APPEND_FLAGS is set: this bundle is for programs that set it alike");
   }
   cli::check_writable(request.bundle_file);
   Json left_out = Json::array();

@@ -143,7 +143,7 @@ int cache_stats(const Request& request) {
   }
   for (const std::string& root : cache->more_directories()) {
     const cache::Layout there(root);
-    const std::string trouble = there.trouble();
+    const std::string trouble = there.list_trouble();
     places.push_back({{"place", root},
                       {"kind", trouble.empty() ? "directory" : "unreadable: " + trouble},
                       {"entries", there.entries().size()}});

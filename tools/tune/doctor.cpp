@@ -130,7 +130,7 @@ void check_cache(const Request& request, Checks& checks) {
     checks.add("cache", health.damaged == 0 ? "ok" : "bad", found);
   }
   for (const std::string& root : cache::shared_cache(request.cache_dir)->more_directories()) {
-    const std::string trouble = cache::Layout(root).trouble();
+    const std::string trouble = cache::Layout(root).list_trouble();
     if (!trouble.empty()) checks.add("cache", "bad", "KDA_CACHE_PATH: " + trouble);
   }
 }
