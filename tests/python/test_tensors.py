@@ -109,3 +109,26 @@ def test_torch_tensors():
     torch = pytest.importorskip("torch")
     with pytest.raises(ValueError, match="x is on cpu; kda reads CUDA memory"):
         view("x", torch.zeros(3))
+
+
+# Bug: a tensor that has no memory of its own, a DTensor say, came with a null address, which the
+# library takes for not given: A_log and dt_bias were dropped.
+def test_torch_tensors_without_memory_are_refused(small_plan, arrays):
+    torch = pytest.importorskip("torch")
+
+    class Wrapper(torch.Tensor):
+        is_cuda, device = True, torch.device("cuda", 0)
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+        @staticmethod
+        def __new__(cls, *shape):
+            return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.float32)
+
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            raise AssertionError(f"{function} is not wanted")
+
+    for name, shape in (("A_log", (4,)), ("dt_bias", (4, 64)), ("final_state", (3, 4, 32, 64))):
+        with pytest.raises(ValueError, match=f"{name} is a Wrapper without memory of its own"):
+            small_plan.run(**{**arrays, name: Wrapper(*shape)})
+    assert view("x", Wrapper(0, 4)).pointer == 0  # nothing is where nothing needs to be

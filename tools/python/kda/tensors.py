@@ -7,6 +7,7 @@ Taken, in this order: torch tensors, ``__cuda_array_interface__`` (CuPy, Numba, 
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, Mapping, NamedTuple, Optional
 
 from kda import errors
@@ -14,7 +15,7 @@ from kda._fields import whole
 from kda._streams import known_as
 from kda.problem import DType, Index
 
-__all__ = ["View", "stream_named", "stream_of_interface", "view"]
+__all__ = ["View", "check_memory", "stream_named", "stream_of_interface", "view"]
 
 # The interface has no name for bf16: ml_dtypes and torch call it void, others an unsigned integer.
 _BF16_TYPESTRS = ("<V2", "|V2", "<u2")
@@ -73,12 +74,22 @@ _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
+def check_memory(name: str, tensor: Any) -> None:
+    """That torch's address of it is one: to the library null is what was not given."""
+    if math.prod(tensor.shape) > 0 and tensor.data_ptr() == 0:
+        raise ValueError(
+            f"{name} is a {type(tensor).__name__} without memory of its own; pass the tensor that has "
+            "it, as DTensor.to_local() is"
+        )
+
+
 def _of_torch(name: str, tensor: Any) -> View:
     if not tensor.is_cuda:
         raise ValueError(f"{name} is on {tensor.device}; kda reads CUDA memory")
     kind = _TORCH_TYPES.get(str(tensor.dtype))
     if kind is None:
         raise ValueError(f"{name} is {tensor.dtype}; known: {', '.join(_TORCH_TYPES)}")
+    check_memory(name, tensor)
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     return View(tensor.data_ptr(), shape, strides, kind, tensor, device=ordinal_of(tensor))
 

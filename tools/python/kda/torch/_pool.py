@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from kda import _abi
-from kda.torch._tensors import INDICES, check_memory
+from kda.tensors import check_memory
+from kda.torch._tensors import INDICES
 
 
 class Paging(NamedTuple):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kda.problem import DType, Index
+from kda.tensors import check_memory
 
 DTYPES = {torch.float32: DType.f32, torch.bfloat16: DType.bf16, torch.float16: DType.f16}
 INDICES = {torch.int32: Index.i32, torch.int64: Index.i64}
@@ -133,15 +134,6 @@ def check_types(t: Tensors) -> None:
                 f"{name} is {x.dtype} and q is {t.q.dtype}; kda has no kernels for mixed types of q, k "
                 "and v: convert them to one"
             )
-
-
-def check_memory(name: str, x: Tensor) -> None:
-    """That its address is one: to the library null is what was not given."""
-    if x.numel() > 0 and x.data_ptr() == 0:
-        raise ValueError(
-            f"{name} is a {type(x).__name__} without memory of its own; pass the tensor that has it, "
-            "as DTensor.to_local() is"
-        )
 
 
 def check(t: Tensors, states: tuple[int, ...], pooled: bool) -> None:
