@@ -24,6 +24,8 @@ OTHERS = {
     "type": lambda: new(2, 3, dtype=torch.float16),
     "device": lambda: new(2, 3, device="meta"),
     "gradient": lambda: new(2, 3).requires_grad_(),
+    # Bug: by hand nothing looked at it, and a remembered call read the memory, of the other sign.
+    "sign": lambda: torch._neg_view(new(2, 3)),
     "class": lambda: torch.nn.Parameter(new(2, 3), requires_grad=False),
     "nothing": lambda: None,
     "an address": lambda: 6,

@@ -132,3 +132,16 @@ def test_torch_tensors_without_memory_are_refused(small_plan, arrays):
         with pytest.raises(ValueError, match=f"{name} is a Wrapper without memory of its own"):
             small_plan.run(**{**arrays, name: Wrapper(*shape)})
     assert view("x", Wrapper(0, 4)).pointer == 0  # nothing is where nothing needs to be
+
+
+# Bug: of a tensor that is negated lazily the memory was read, which holds the other sign.
+def test_negated_torch_tensors_are_refused(small_plan, arrays):
+    torch = pytest.importorskip("torch")
+
+    class OnDevice(torch.Tensor):
+        is_cuda, device = True, torch.device("cuda", 0)
+
+    k = torch.ones(24, 2, 64, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match=r"k is negated lazily, .* pass what its resolve_neg\(\)"):
+        small_plan.run(**{**arrays, "k": torch._neg_view(k).as_subclass(OnDevice)})
+    assert view("k", k.as_subclass(OnDevice)).pointer == k.data_ptr()

@@ -291,10 +291,14 @@ def meta(*shape, dtype=torch.float32):
         ("cu_seqlens has 2 dim", {"cu_seqlens": meta(1, 2, dtype=torch.int64)}),
         ("cu_seqlens is torch.float32", {"cu_seqlens": meta(2)}),
         ("at least 2 elements", {"cu_seqlens": meta(1, dtype=torch.int64)}),
+        # Bug: these were written with the other sign.
+        ("out is negated lazily",
+         {"out": torch._neg_view(meta(1, 8, 2, 128, dtype=torch.bfloat16))}),
+        ("final_state is negated lazily", {"final_state": torch._neg_view(meta(1, 2, 128, 128))}),
     ],
 )  # fmt: skip
 def test_refusals_of_flash_kda_fwd(words, changed):
-    with pytest.raises(RuntimeError, match=words):
+    with pytest.raises((RuntimeError, ValueError), match=words):
         flash_kda_fwd(**flash(**changed))
 
 

@@ -327,6 +327,43 @@ def test_a_parameter_that_changes_its_type_is_read_anew(prepared):
     assert read == [3.5] * 4
 
 
+# Bug: where a tensor was given twice, a remembered call read the memory of one that is negated
+# lazily, which holds the other sign.
+@each
+def test_a_negated_tensor_is_another_call(prepared, call):
+    q, _, *others = inputs()
+    q += 1
+    read = []
+    prepared.look = lambda f: read.append((f.q == q.data_ptr(), f.k == q.data_ptr()))
+    for _ in range(2):
+        call(q, q, *others)
+    negated = torch._neg_view(q)
+    for _ in range(2):
+        call(negated, negated, *others)
+    assert read == [(True, True)] * 2 + [(False, False)] * 2 and len(prepared.prepared) == 2
+
+
+# Bug: what is negated lazily was written with the other sign, slots were read with it.
+def test_what_is_written_has_its_own_sign(prepared):
+    x = inputs()
+    negated = lambda *shape: torch._neg_view(torch.zeros(shape))  # noqa: E731
+    out = torch._neg_view(torch.empty_like(x[2]))
+    state, plain = negated(3, 4, 64, 32), torch.zeros(3, 4, 64, 32)
+    for words, call in (
+        ("the state pool is", lambda: paged_kda(*x, negated(*POOL.shape), SLOTS)),
+        ("out is", lambda: paged_kda(*x, POOL, SLOTS, out=out)),
+        ("out is", lambda: fused_recurrent_kda_fwd(*x, initial_state=plain, out=out)),
+        ("initial_state is", lambda: fused_recurrent_kda_fwd(*x, initial_state=state)),
+    ):
+        with pytest.raises(ValueError, match=f"{words} negated lazily, .* resolve_neg"):
+            call()
+    read = []
+    prepared.look = lambda f: read.append(ctypes.c_int32.from_address(f.pool.indices.data).value)
+    for _ in range(2):
+        paged_kda(*x, POOL, torch._neg_view(-SLOTS))
+    assert read == [4, 4]
+
+
 def test_a_pool_that_moves_or_grows(prepared):
     x = inputs()
     for pool, slots in (
@@ -498,6 +535,21 @@ def test_a_plan_looks_at_torch_tensors_once(small_plan, viewed):
     assert run(k=wide.data_ptr()) == 7  # an address is looked at every time
     assert run(k=wide.data_ptr()) == 7
     assert run() == 0
+
+
+# Bug: the memory of a tensor that is negated lazily was read, in remembered runs too.
+def test_a_plan_refuses_negated_tensors(small_plan, viewed, monkeypatch):
+    real = tensors._of_torch
+    monkeypatch.setattr(
+        tensors, "_of_torch", lambda name, x: (tensors.check_sign(name, x), real(name, x))[1]
+    )
+    k = torch.zeros(24, 2, 64, dtype=torch.bfloat16)
+    for changed in ({}, {"k": torch._neg_view(k)}, {"q": k, "k": k}, {"k": torch._neg_view(k)}):
+        negated = changed.get("k", k).is_neg()
+        for _ in range(2):
+            with pytest.raises(ValueError if negated else kda.Unsupported) as caught:
+                small_plan.run(**run_of(**changed))
+            assert ("k is negated lazily" in str(caught.value)) == negated
 
 
 class OnDevice(torch.Tensor):

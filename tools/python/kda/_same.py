@@ -27,7 +27,7 @@ class _ByHand:
 
     @staticmethod
     def _described(x: Any) -> Any:
-        return type(x), x.dtype, x.shape, x.stride(), x.device, x.requires_grad
+        return type(x), x.dtype, x.shape, x.stride(), x.device, x.requires_grad, x.is_neg()
 
     def check(self, *tensors: Any) -> bool:
         Tensor = sys.modules["torch"].Tensor
@@ -61,6 +61,7 @@ def _tells_apart(make: Callable[[Sequence[Any]], Same]) -> bool:
         new(2, 3, device="meta"),
         new(2, 3).requires_grad_(),
         torch.nn.Parameter(new(2, 3), requires_grad=False),
+        torch._neg_view(new(2, 3)),
         None,
         6,
     ]
@@ -79,8 +80,9 @@ def _maker() -> Callable[[Sequence[Any]], Same]:
 
 
 def guard(tensors: Sequence[Any], gradients: bool) -> Same:
-    """Called with as many: whether they have the classes, types, devices, shapes and strides of these
-    and need gradients where these do; without `gradients` none may be asked for.  Keeps none alive.
+    """Called with as many: whether they have the classes, types, devices, shapes and strides of
+    these, and need gradients or are negated lazily where these are; without `gradients` none may be
+    asked for.  Keeps none alive.
     """
     same = _maker()(tensors)
     if not same(*tensors):  # torch's takes no tensor twice

@@ -15,7 +15,14 @@ from kda._fields import whole
 from kda._streams import known_as
 from kda.problem import DType, Index
 
-__all__ = ["View", "check_memory", "stream_named", "stream_of_interface", "view"]
+__all__ = [
+    "View",
+    "check_memory",
+    "check_sign",
+    "stream_named",
+    "stream_of_interface",
+    "view",
+]
 
 # The interface has no name for bf16: ml_dtypes and torch call it void, others an unsigned integer.
 _BF16_TYPESTRS = ("<V2", "|V2", "<u2")
@@ -78,8 +85,17 @@ def check_memory(name: str, tensor: Any) -> None:
     """That torch's address of it is one: to the library null is what was not given."""
     if math.prod(tensor.shape) > 0 and tensor.data_ptr() == 0:
         raise ValueError(
-            f"{name} is a {type(tensor).__name__} without memory of its own; pass the tensor that has "
-            "it, as DTensor.to_local() is"
+            f"{name} is a {type(tensor).__name__} without memory of its own; pass the tensor that "
+            "has it, as DTensor.to_local() is"
+        )
+
+
+def check_sign(name: str, tensor: Any) -> None:
+    """That its memory holds its values, which torch may negate lazily."""
+    if hasattr(tensor, "is_neg") and tensor.is_neg():
+        raise ValueError(
+            f"{name} is negated lazily, and its memory holds the other sign; pass what its "
+            "resolve_neg() makes"
         )
 
 
@@ -90,6 +106,7 @@ def _of_torch(name: str, tensor: Any) -> View:
     if kind is None:
         raise ValueError(f"{name} is {tensor.dtype}; known: {', '.join(_TORCH_TYPES)}")
     check_memory(name, tensor)
+    check_sign(name, tensor)
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     return View(tensor.data_ptr(), shape, strides, kind, tensor, device=ordinal_of(tensor))
 

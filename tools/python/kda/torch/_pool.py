@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kda import _abi
 from kda.tensors import check_memory
-from kda.torch._tensors import INDICES
+from kda.torch._tensors import INDICES, check_written
 
 
 class Paging(NamedTuple):
@@ -89,6 +89,7 @@ def check(paging: Paging, pool: Tensor, slots: Slots, states: tuple[int, ...]) -
     """What the library cannot see of its pointers."""
     check_type(pool)
     check_shape(pool, states)
+    check_written("the state pool", pool)
     if pool.shape[0] > 0 and not pool[0].is_contiguous():
         raise ValueError(
             f"the state pool has strides {list(pool.stride())}; each slot must be contiguous"
@@ -131,8 +132,9 @@ def need_one_slot(indices: Tensor) -> None:
 
 
 def repaired(slots: tuple[Any, ...]) -> Slots:
-    """With copies of what the library would refuse for its type or its strides, and without the
-    accepted tokens of a table of one column, the start whatever they are.
+    """With copies of what the library would refuse for its type or its strides, or read with the
+    wrong sign; and without the accepted tokens of a table of one column, the start whatever they
+    are.
     """
     if slots[2] is not None and slots[0].shape[1:] == (1,):
         slots = (*slots[:2], None, *slots[3:])
@@ -141,6 +143,7 @@ def repaired(slots: tuple[Any, ...]) -> Slots:
     def plain(x: Optional[Tensor]) -> Optional[Tensor]:
         if x is None:
             return None
+        x = x.resolve_neg()
         if x.dtype != kind:  # past the end stays there
             x = (x.clamp(-1, 2**31 - 1) if kind is torch.int32 else x).to(kind)
         rows = x.dim() == 1 or (x.stride(1) == 1 and x.stride(0) >= x.shape[1])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kda.problem import DType, Index
-from kda.tensors import check_memory
+from kda.tensors import check_memory, check_sign
 
 DTYPES = {torch.float32: DType.f32, torch.bfloat16: DType.bf16, torch.float16: DType.f16}
 INDICES = {torch.int32: Index.i32, torch.int64: Index.i64}
@@ -94,8 +94,15 @@ def repaired(t: Tensors, state_type: Optional[torch.dtype]) -> Tensors:
     )
 
 
+def check_written(name: str, x: Tensor) -> None:
+    """Of what is written, so that no copy would do."""
+    if not torch.compiler.is_compiling():  # then torch sees to the sign of what operators write
+        check_sign(name, x)
+
+
 def check_out(out: Tensor, t: Tensors) -> None:
     """Of the tensor that takes o."""
+    check_written("out", out)
     if out.shape != t.v.shape:
         raise AssertionError(f"out is {list(out.shape)}; it must be {list(t.v.shape)}")
     if not out.is_contiguous() or out.dtype != t.q.dtype or out.device != t.q.device:

@@ -18,7 +18,7 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops, _tensors
 from kda.torch._call import Rule
 from kda.torch._pool import Paging
-from kda.torch._tensors import Tensors, check_are_tensors, given
+from kda.torch._tensors import Tensors, check_are_tensors, check_written, given
 
 
 def _need(holds: bool, message: str) -> None:
@@ -79,6 +79,9 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
             initial_state.dtype == final_state.dtype,
             f"initial_state is {initial_state.dtype}, final_state {final_state.dtype}; must agree",
         )
+    for name, x in (("out", out), ("final_state", final_state)):
+        if x is not None:
+            check_written(name, x)
 
 
 _ready: Known[_call.Ready] = {}

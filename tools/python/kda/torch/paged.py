@@ -16,7 +16,14 @@ from kda._same import Known, remember
 from kda.torch import _call, _ops
 from kda.torch._call import Ready
 from kda.torch._pool import Paging, Slots, check_shape, check_slots, need_one_slot
-from kda.torch._tensors import Tensors, check_are_tensors, check_cu_seqlens, check_out, given
+from kda.torch._tensors import (
+    Tensors,
+    check_are_tensors,
+    check_cu_seqlens,
+    check_out,
+    check_written,
+    given,
+)
 from kda.torch._words import Words, check, refuse_elsewhere, rule_of, said
 
 _ready: Known[Ready] = {}
@@ -92,6 +99,7 @@ def _check_in_place(state: Tensor) -> None:
             f"initial_state has strides {list(state.stride())}; to be overwritten in place without "
             "ssm_state_indices it must be contiguous"
         )
+    check_written("initial_state", state)
 
 
 def paged_kda(
