@@ -10,6 +10,7 @@ from launching import inputs  # noqa: E402
 
 import kda  # noqa: E402
 from kda.torch import (  # noqa: E402
+    _call,
     _ops,
     chunk_kda,
     flash,
@@ -63,6 +64,20 @@ def test_packed(launches):
     f = launches[-1]
     assert (f.tokens, f.sequences, f.cu_seqlens) == (24, 2, cu.data_ptr())
     assert state.shape == (2, 4, 64, 32) and not o.any()
+
+
+# Bug: of cu_seqlens_cpu the end alone was looked at, and rows before the first sequence were as the
+# allocator left them.
+@pytest.mark.parametrize("ends", [(0, 4, 9), (4, 6, 9), (0, 4, 8), (1, 8), (0, 9), (9, 0)])
+def test_rows_of_no_sequence_are_zeros(launches, monkeypatch, ends):
+    empty = _call._empty
+    monkeypatch.setattr(_call, "_empty", lambda *like: empty(*like).fill_(7))
+    x, cu = inputs(B=1, T=9), torch.tensor(ends)
+    for on_host in (None, cu, cu.int()):
+        for _ in range(2):  # the second is remembered
+            o, _ = chunk_kda(*x, cu_seqlens=cu, cu_seqlens_cpu=on_host)
+            all_written = on_host is not None and (ends[0], ends[-1]) == (0, 9)
+            assert o.any() == all_written
 
 
 def test_flash(launches, monkeypatch):

@@ -25,12 +25,13 @@ from kda.torch._words import PAGED, Words, check, refuse_elsewhere, rule_of, sai
 from kda.torch.paged import fused_recurrent_kda_fwd
 
 
-def _covers_all(cu_seqlens_cpu: Optional[Tensor], tokens: int) -> bool:
+def _covers_all(cu_seqlens_cpu: Optional[Tensor], q: Tensor) -> bool:
+    """Whether the sequences begin with the first token and end with the last."""
     return (
         cu_seqlens_cpu is not None
         and cu_seqlens_cpu.device.type == "cpu"
         and cu_seqlens_cpu.numel() > 1  # else there is no sequence
-        and int(cu_seqlens_cpu[-1]) == tokens
+        and cu_seqlens_cpu[:: cu_seqlens_cpu.numel() - 1].tolist() == [0, *q.shape[1:2]]
     )
 
 
@@ -46,14 +47,14 @@ def _run(
     """words and tensors are Words and Tensors, as plain tuples for speed."""
     if forward_ad._current_level >= 0:
         _ops.refuse_tangents(name, tensors)
-    # Rows past the last sequence read as zeros, as FLA's callers expect.
+    # Rows of no sequence read as zeros, as FLA's callers expect.
     zeroed = tensors[8] is not None
     traced = _ops.is_traced(tensors[0])
     if not traced:
         there, outline = given(tensors)
         key = words, outline
         if zeroed:
-            zeroed = not _covers_all(cu_seqlens_cpu, tensors[0].shape[1])
+            zeroed = not _covers_all(cu_seqlens_cpu, tensors[0])
         for same, ready in _ready.get(key, ()):
             if same(*there):
                 return _call.launch(ready, tensors, zeroed=zeroed)
