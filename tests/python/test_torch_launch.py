@@ -96,6 +96,22 @@ def test_flash(launches, monkeypatch):
     )
 
 
+# Bug: the devices of what is written were not compared with q's: another's memory was written.
+def test_flash_writes_on_the_device_of_q(launches, monkeypatch):
+    need = flash._need
+    monkeypatch.setattr(flash, "_need", lambda ok, why: need(ok or "a CUDA device" in why, why))
+    q, k, v, g, beta = inputs()
+    words = {"A_log": torch.zeros(4), "dt_bias": torch.zeros(4, 64), "lower_bound": -5.0}
+    good = {"out": torch.empty_like(v), "final_state": torch.zeros(3, 4, 32, 64)}
+    for _ in range(2):
+        flash_kda_fwd(q, k, v, g, beta, 1.0, **good, **words)
+        for name, x in good.items():
+            wrong = {**good, name: x.to("meta")}
+            with pytest.raises(RuntimeError, match=f"{name} is .* on meta; it .* as q, on cpu"):
+                flash_kda_fwd(q, k, v, g, beta, 1.0, **wrong, **words)
+    assert len(launches) == 2
+
+
 @pytest.mark.parametrize("kind", [torch.int32, torch.int64])
 @pytest.mark.parametrize("state_type", [torch.float32, torch.bfloat16])
 def test_decode_from_a_pool(launches, kind, state_type):

@@ -81,6 +81,8 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
         )
     for name, x in (("out", out), ("final_state", final_state)):
         if x is not None:
+            where = f"{x.dtype} on {x.device}; it must be, as q, on {q.device}"
+            _need(x.device == q.device, f"{name} is {where}")
             check_written(name, x)
 
 
