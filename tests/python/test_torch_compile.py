@@ -4,7 +4,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from kda.torch import chunk_kda, flash_kda_fwd, fused_recurrent_kda, paged_kda  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+from kda.torch import (  # noqa: E402
+    chunk_kda,
+    flash_kda_fwd,
+    fused_recurrent_kda,
+    fused_recurrent_kda_fwd,
+    paged_kda,
+)
 
 
 def inputs(B, T, H, HV, K, V, dtype=torch.bfloat16):
@@ -166,3 +174,32 @@ def test_export():
     with torch.no_grad():
         exported = torch.export.export(Layer(), inputs(1, 8, 2, 2, 16, 16))
     assert "torch.ops.kda.forward.default" in exported.graph_module.code
+
+
+class LeavesItsPool(torch.nn.Module):
+    def forward(self, pool, slots, accepted, *x):
+        return fused_recurrent_kda_fwd(
+            *x, initial_state=pool, ssm_state_indices=slots, num_accepted_tokens=accepted,
+            inplace_final_state=False, output_final_state=True,
+        )  # fmt: skip
+
+
+def of_a_pool(device):
+    new = lambda *shape: torch.zeros(shape, device=device)  # noqa: E731
+    x = new(2, 1, 2, 16), new(2, 1, 2, 16), new(2, 1, 2, 16), new(2, 1, 2, 16), new(2, 1, 2)
+    return new(5, 2, 16, 16), new(2, 3).int(), new(2).int(), *(y.bfloat16() for y in x)
+
+
+# Bug: the form that leaves its pool asked for the addresses of slots while it was traced, of which
+# they have none, and neither export nor fake tensors came through.
+@pytest.mark.parametrize("strict", [False, True])
+def test_export_of_a_call_that_leaves_its_pool(strict):
+    with torch.no_grad():
+        exported = torch.export.export(LeavesItsPool(), of_a_pool("meta"), strict=strict)
+    assert "torch.ops.kda.paged.default" in exported.graph_module.code
+
+
+def test_fake_tensors_of_a_call_that_leaves_its_pool():
+    with FakeTensorMode(), torch.no_grad():
+        o, state = LeavesItsPool()(*of_a_pool("cpu"))
+    assert o.shape == (2, 1, 2, 16) and state.shape == (2, 2, 16, 16)

@@ -198,13 +198,13 @@ def _new_output(v: Tensor, zeroed: bool) -> Tensor:
 
 
 def _gathered(
-    pool: Tensor | None, shape: list[int], indices: Tensor, accepted: Tensor | None
+    pool: Tensor | None, shape: list[int], indices: Tensor, accepted: Tensor | None, traced: bool
 ) -> Any:
     """The states that sequences start from, float32 and apart from the pool, and their slots."""
     if pool is not None:
         check_shape(pool, tuple(shape))
     device = indices.device if pool is None else pool.device
-    check_slots(Slots(indices, None, accepted, None), device, shape[0])
+    check_slots(Slots(indices, None, accepted, None), device, shape[0], traced)
     first = indices if indices.dim() == 1 else indices[:, 0]
     if accepted is not None:
         column = (accepted.long() - 1).clamp(0, indices.shape[1] - 1)
@@ -288,7 +288,8 @@ def fused_recurrent_kda_fwd(
         if ssm_state_indices is not None:
             if committed_tokens is not None:
                 need_one_slot(ssm_state_indices)
-            state, rows = _gathered(state, shape, ssm_state_indices, num_accepted_tokens)
+            traced = _ops.is_traced(q)
+            state, rows = _gathered(state, shape, ssm_state_indices, num_accepted_tokens, traced)
             ssm_state_indices, num_accepted_tokens = rows, None
         elif state is None:
             state = torch.zeros(shape, dtype=torch.float32, device=q.device)
