@@ -17,21 +17,12 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kda import _abi
+from kda import _abi, _log
 from kda._run import context_was_missing
 from kda.torch._call import _current_stream, tell_written
 from kda.torch._ops import refuse_tangents
 
-_library = torch.library.Library("kda_prefill", "DEF")
-_library.define(
-    "forward(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, int chunk_size, "
-    "Tensor? w=None, Tensor? u=None, Tensor? o=None) -> (Tensor, Tensor, Tensor)"
-)
-_library.define(
-    "fill(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, int chunk_size, "
-    "Tensor(a!) w, Tensor(b!) u, Tensor(c!) o) -> ()",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
+_library = torch.library.Library("kda_prefill", "FRAGMENT")  # another extension may own the name
 
 
 def _check(name: str, x: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
@@ -136,8 +127,27 @@ def _refuse_to_fill(
     raise ValueError(f"q is on {q.device}; kda runs on CUDA devices")
 
 
-# Composite: torch.compile sees through it to `fill`, whose writes it understands.
-_library.impl("forward", _forward, "CompositeImplicitAutograd")
-_library.impl("fill", _fill, "CUDA")
-_library.impl("fill", _refuse_to_fill, "CPU")
-torch.library.register_fake("kda_prefill::fill", lambda *arguments: None, lib=_library)
+def _define() -> None:
+    if hasattr(torch.ops.kda_prefill, "forward"):
+        _log.warn(
+            "torch.ops.kda_prefill.forward is another extension's, and stays so; for kda's import "
+            "kda.torch without that extension"
+        )
+        return
+    _library.define(
+        "forward(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, int chunk_size, "
+        "Tensor? w=None, Tensor? u=None, Tensor? o=None) -> (Tensor, Tensor, Tensor)"
+    )
+    _library.define(
+        "fill(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, int chunk_size, "
+        "Tensor(a!) w, Tensor(b!) u, Tensor(c!) o) -> ()",
+        tags=(torch.Tag.pt2_compliant_tag,),
+    )
+    # Composite: torch.compile sees through it to `fill`, whose writes it understands.
+    _library.impl("forward", _forward, "CompositeImplicitAutograd")
+    _library.impl("fill", _fill, "CUDA")
+    _library.impl("fill", _refuse_to_fill, "CPU")
+    torch.library.register_fake("kda_prefill::fill", lambda *arguments: None, lib=_library)
+
+
+_define()
