@@ -38,7 +38,7 @@ def test_a_model_is_patched_and_put_back(zoo):
         assert layers.chunk_kda is kda.torch.chunk_kda
         assert layers.renamed is kda.torch.fused_recurrent_kda
         assert ops.chunk_kda is theirs  # not where the model calls it
-        assert not kda.torch.patch_fla(model).replaced  # already
+        assert not kda.torch.patch_fla(model, fallback=False).replaced  # already
     assert layers.chunk_kda is theirs
     with pytest.warns(UserWarning, match="^kda replaced nothing"):
         assert "nothing" in str(kda.torch.patch_fla(torch.nn.Linear(1, 1)))
@@ -54,7 +54,8 @@ def test_a_model_whose_betas_are_sigmoids(zoo, monkeypatch, fallback):
     with kda.torch.patch_fla(model, fallback=fallback, beta_at_most_one=True):
         assert model[0](*[torch.zeros(1, 4, 1, 8)] * 4, torch.zeros(1, 4, 1)) == "ours"
         assert seen["beta_at_most_one"] is True
-        assert not kda.torch.patch_fla(model).replaced  # already
+        again = kda.torch.patch_fla(model, fallback=fallback, beta_at_most_one=True)
+        assert not again.replaced  # already
     seen.clear()
     with kda.torch.patch_fla(model, fallback=fallback):
         assert model[0](*[torch.zeros(1, 4, 1, 8)] * 4, torch.zeros(1, 4, 1)) == "ours"
@@ -154,16 +155,18 @@ def test_a_compiled_model_falls_back_too(zoo):
 
 # The bug: what patch_fla puts in FLA's place carried FLA's own torch.compiler.disable, so that a
 # patched model broke torch.compile's graph at every call.
+@pytest.mark.parametrize("words", [{}, {"beta_at_most_one": True}])
 @pytest.mark.parametrize("fallback", [False, True])
-def test_a_patched_model_compiles_to_one_graph(zoo, fallback):
+def test_a_patched_model_compiles_to_one_graph(zoo, fallback, words):
     ops, layers, model = zoo
     theirs = torch.compiler.disable(ops.chunk_kda)
     layers.chunk_kda = theirs
     new = lambda *shape: torch.zeros(shape, dtype=torch.bfloat16, device="meta")  # noqa: E731
     x = (*(new(1, 8, 2, 16) for _ in range(4)), new(1, 8, 2))
-    with kda.torch.patch_fla(model, fallback=fallback), torch.no_grad():
+    with kda.torch.patch_fla(model, fallback=fallback, **words), torch.no_grad():
         assert layers.chunk_kda is not theirs
-        assert layers.chunk_kda.__name__ == "chunk_kda"
+        if fallback or not words:
+            assert layers.chunk_kda.__name__ == "chunk_kda"
         torch.compiler.reset()
         o, state = torch.compile(model[0], fullgraph=True, backend="eager")(*x)
     assert o.shape == (1, 8, 2, 16) and state is None
@@ -264,6 +267,110 @@ def test_what_was_imported_since_is_put_back_too(modeling, words):
         assert {module.named(1), *answers_of(module, 1)} - {"ours"} == set()
     module.bound = None  # a partial of ours that we did not make
     assert {module.named(1), module.in_a_layer(1), module.in_a_closure(1)} == {"theirs"}
+
+
+WORDS = [{"fallback": f, "beta_at_most_one": b} for f in (True, False) for b in (True, False)]
+
+
+@pytest.fixture
+def told(zoo, monkeypatch):
+    """By which words a function at hand was made: of FLA's none."""
+
+    def ours(*arguments, **keywords):
+        if arguments:
+            raise NotImplementedError("arguments")
+        return keywords
+
+    monkeypatch.setitem(kda.torch.patch.OURS, "chunk_kda", ours)
+
+    def words_of(call):
+        if call() == "theirs":
+            return None
+        try:
+            fallback = call(1) == "theirs"
+        except NotImplementedError:
+            fallback = False
+        return {"fallback": fallback, "beta_at_most_one": call().get("beta_at_most_one", False)}
+
+    return words_of
+
+
+# Bug: of a second patch_fla with other words nothing held, and nothing said so.
+@pytest.mark.filterwarnings("ignore:FLA's chunk_kda")
+@pytest.mark.parametrize("first", WORDS)
+@pytest.mark.parametrize("second", WORDS)
+def test_the_later_words_hold(zoo, told, first, second):
+    _, layers, model = zoo
+    theirs = layers.chunk_kda
+    with kda.torch.patch_fla(model, **first):
+        assert told(layers.chunk_kda) == first
+        with kda.torch.patch_fla(model, **second) as patch:
+            assert told(layers.chunk_kda) == second
+            assert ("fla.mini_layers.chunk_kda" in patch.replaced) == (first != second)
+        assert told(layers.chunk_kda) == first
+    assert layers.chunk_kda is theirs
+    # Undone in the order they were made in, or the second never.
+    patches = [kda.torch.patch_fla(model, **words) for words in (first, second)]
+    for patch in patches:
+        patch.undo()
+        assert layers.chunk_kda is theirs
+
+
+@pytest.mark.filterwarnings("ignore:FLA's chunk_kda")
+def test_a_third_patch_that_outlives_the_second(zoo, told):
+    _, layers, model = zoo
+    theirs = layers.chunk_kda
+    patches = [kda.torch.patch_fla(model, **words) for words in WORDS[:3]]
+    assert told(layers.chunk_kda) == WORDS[2]
+    for n, words in ((1, WORDS[0]), (2, WORDS[0]), (0, None), (0, None)):
+        patches[n].undo()
+        assert told(layers.chunk_kda) == words
+    assert layers.chunk_kda is theirs
+
+
+# The same of what closures and partials hold, and of what was imported between the two.
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_later_words_hold_of_what_was_imported_between(modeling, order):
+    before = modeling()
+    patches = [kda.torch.patch_fla()]
+    between = modeling()
+    between.named = between.ops.chunk_kda
+    patches.append(kda.torch.patch_fla(fallback=False))
+    assert {f"zoo.modeling.{x}" for x in ("named", "in_a_closure")} <= set(patches[1].replaced)
+    for call in (between.named, between.in_a_closure, between.bound, before.ops.chunk_kda):
+        with pytest.raises(NotImplementedError):
+            call()
+    for n in order:
+        patches[n].undo()
+    assert {between.named(1), before.ops.chunk_kda(1)} == {"theirs"}
+    assert answers_of(between, 1) == {"theirs"}
+
+
+def test_a_users_own_call_of_kda_is_no_patch(zoo):
+    _, layers, model = zoo
+    layers.mine = kda.torch.chunk_kda
+    with kda.torch.patch_fla(model, fallback=False):
+        layers.wrapped = functools.wraps(layers.chunk_kda)(lambda: "wrapped")
+        with kda.torch.patch_fla(model) as patch:
+            assert not {"fla.mini_layers.mine", "fla.mini_layers.wrapped"} & set(patch.replaced)
+            layers.wrapped = functools.wraps(layers.chunk_kda)(lambda: "wrapped")
+            kda.torch.patch_fla(model, beta_at_most_one=True).undo()
+            assert layers.wrapped() == "wrapped"
+    assert layers.mine is kda.torch.chunk_kda and layers.wrapped() == "wrapped"
+
+
+def test_a_patch_that_is_dropped_keeps_no_layer_alive(modeling):
+    import gc
+    import weakref
+
+    module = modeling()
+    layer = module.Layer(module.ops.chunk_kda)
+    assert "zoo.modeling.Layer.call" in kda.torch.patch_fla(torch.nn.Sequential(layer)).replaced
+    seen = weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert seen() is None
+    kda.torch.patch_fla(fallback=False).undo()
 
 
 def test_a_warning_says_that_nothing_was_replaced(modeling, recwarn):

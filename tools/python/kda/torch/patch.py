@@ -6,10 +6,11 @@ import functools
 import sys
 import warnings
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 
+from kda.torch._places import Laid, Place, Words, lay, lift, mark, pile_at
 from kda.torch.fla import chunk_kda, fused_recurrent_kda
 
 OURS: dict[str, Callable[..., Any]] = {
@@ -67,14 +68,15 @@ def _with_fallback(
                 warnings.warn(f"FLA's {name} runs instead of kda's: {reason}", stacklevel=2)
         return theirs(*args, **kwargs)
 
-    call.__kda_replaces__ = theirs  # type: ignore[attr-defined]
+    call.__kda_replaces__ = theirs, None  # type: ignore[attr-defined]
     return call
 
 
-def _ours_for(theirs: Any, fallback: bool, beta_at_most_one: bool) -> Any:
+def _ours_for(theirs: Any, words: Words) -> Any:
     if type(theirs) is functools.partial:
-        ours = _ours_for(theirs.func, fallback, beta_at_most_one)
+        ours = _ours_for(theirs.func, words)
         return functools.partial(ours, *theirs.args, **theirs.keywords)
+    fallback, beta_at_most_one = words
     name = str(theirs.__name__)
     ours = OURS[name]
     if beta_at_most_one:
@@ -82,19 +84,11 @@ def _ours_for(theirs: Any, fallback: bool, beta_at_most_one: bool) -> Any:
     return _with_fallback(name, ours, theirs) if fallback else ours
 
 
-class _Place(NamedTuple):
-    """Where setattr puts a function."""
-
-    holder: Any  # a module, a class, a layer or a closure's cell
-    attribute: str
-    name: str  # for people
-
-
-_Held = tuple[_Place, Any]  # and what lies there
+_Held = tuple[Place, Any]  # and what lies there
 
 
 def _names_of(holder: Any, name: str) -> list[_Held]:
-    return [(_Place(holder, key, f"{name}.{key}"), x) for key, x in list(vars(holder).items())]
+    return [(Place(holder, key, f"{name}.{key}"), x) for key, x in list(vars(holder).items())]
 
 
 def _functions_of(value: Any) -> Iterator[FunctionType]:
@@ -115,7 +109,7 @@ def _cells_of(function: FunctionType, name: str) -> Iterator[_Held]:
         return
     for cell in function.__closure__ or ():
         try:
-            yield _Place(cell, "cell_contents", name), cell.cell_contents
+            yield Place(cell, "cell_contents", name), cell.cell_contents
         except ValueError:  # it is empty
             pass
 
@@ -165,15 +159,16 @@ class Patch:
 
     def __init__(self) -> None:
         self.replaced: list[str] = []
-        self._saved: list[tuple[_Place, Any]] = []
-        self._made: dict[int, tuple[Any, Any]] = {}  # ours and theirs, by ours' id
+        self._made: list[tuple[Any, Any]] = []  # ours and theirs
 
-    def _swap(self, place: _Place, theirs: Any, fallback: bool, beta_at_most_one: bool) -> None:
-        ours = _ours_for(theirs, fallback, beta_at_most_one)
-        setattr(place.holder, place.attribute, ours)
-        self._saved.append((place, theirs))
+    def _swap(self, place: Place, under: list[Laid], words: Words) -> None:
+        theirs = under[0].value
+        ours = _ours_for(theirs, words)
+        laid = Laid(ours, self, words)
+        lay(place, under, laid)
         if all(ours is not known for known in OURS.values()):  # else others may hold it, too
-            self._made[id(ours)] = ours, theirs
+            mark(ours, theirs, laid)
+            self._made.append((ours, theirs))
         if place.name not in self.replaced:
             self.replaced.append(place.name)
 
@@ -181,14 +176,16 @@ class Patch:
         """Puts FLA's functions back, also where a module loaded since has taken ours for FLA's.
 
         That is not seen of ``fallback=False``, by which it has :func:`kda.torch.chunk_kda` itself.
+        Of an earlier patch's functions, which this one had replaced, those come back; but where the
+        earlier is undone first, FLA's do.
         """
-        while self._saved:
-            place, theirs = self._saved.pop()
-            setattr(place.holder, place.attribute, theirs)
-        if self._made:
+        back = {id(ours): theirs for ours, theirs in self._made}
+        shared = {id(known) for known in OURS.values()}
+        back.update({id(x): now for x, now in lift(self) if not {id(x), id(now)} & shared})
+        if back:
             for place, value in _with_cells(_held_by(list(sys.modules.values()))):
-                if id(value) in self._made:
-                    setattr(place.holder, place.attribute, self._made[id(value)][1])
+                if id(value) in back:
+                    setattr(place.holder, place.attribute, back[id(value)])
         self._made.clear()
 
     def __enter__(self) -> Patch:
@@ -229,17 +226,23 @@ def patch_fla(
     later, that no kernel serves the sizes (:class:`kda.Unsupported`), raises.
     ``beta_at_most_one=True`` says that where the model passes beta activated it is a sigmoid, not
     twice one (:func:`kda.torch.chunk_kda`).
+    Where an earlier call has replaced FLA's under other words, those of the later call hold.
 
     >>> print(kda.torch.patch_fla(model))
     kda replaced fla.layers.kda.chunk_kda, fla.layers.kda.fused_recurrent_kda
     """
     held = _held_by(list(sys.modules.values())) if model is None else _held_by_model(model)
     patch, already = Patch(), False
+    words = bool(fallback), bool(beta_at_most_one)
     try:
         for place, value in _with_cells(held):
             if _is_flas(value):
-                patch._swap(place, value, fallback, beta_at_most_one)
-            already = already or _is_ours(value)
+                patch._swap(place, [Laid(value)], words)
+            elif _is_ours(value):
+                already = True
+                under = pile_at(place, value)
+                if under is not None and under[-1].words != words:
+                    patch._swap(place, under, words)
     except BaseException:
         patch.undo()  # the caller gets no Patch to do it with
         raise
