@@ -179,6 +179,32 @@ def test_what_is_no_tensor_is_named(call, other, name):
         call(**given)
 
 
+# Bug: 'NoneType' object has no attribute 'shape', and nothing said of what.
+@pytest.mark.parametrize(
+    "call", [chunk_kda, fused_recurrent_kda, fused_recurrent_kda_fwd, flash_kda_fwd, paged_kda]
+)
+@pytest.mark.parametrize("name", ["q", "k", "v", "g", "beta", "ssm_state_indices", "out"])
+def test_what_is_none_is_named(call, name):
+    given = inputs()
+    if call is flash_kda_fwd:
+        given.update(flash())
+    elif call in (fused_recurrent_kda_fwd, paged_kda):
+        pool = "state_pool" if call is paged_kda else "initial_state"
+        given.update({pool: torch.zeros(1, 2, 16, 16), "ssm_state_indices": cu(0)})
+    may_be = {"ssm_state_indices": call is not paged_kda, "out": call is not flash_kda_fwd}
+    if may_be.get(name):
+        return
+    for _ in range(2):
+        with torch.no_grad(), pytest.raises((ValueError, RuntimeError), match=f"^{name} is None; "):
+            call(**{**given, name: None})
+
+
+# Bug: 'list' object has no attribute 'dim'.
+def test_cu_seqlens_of_a_graph_is_a_tensor():
+    with pytest.raises(TypeError, match="^cu_seqlens is a list; pass a torch.Tensor"):
+        chunk_kda(**inputs(), cu_seqlens=[0, 8], use_graph=True, max_num_seqs=1)
+
+
 @pytest.mark.parametrize("name", ["ssm_state_indices", "checkpoint_indices", "committed_tokens"])
 def test_slots_that_are_no_tensor_are_named(name):
     given = {"ssm_state_indices": torch.zeros(1, dtype=torch.int64), name: [0]}

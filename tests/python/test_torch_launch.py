@@ -212,6 +212,35 @@ def test_beta_promised_to_be_at_most_one(launches, call):
     assert launches.problem.beta_at_most_one
 
 
+# Bug: slots of more rows than sequences, as an engine's buffers have, were refused, though FLA
+# reads the first N.
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("columns", [None, 2])
+def test_slots_may_be_longer_than_the_sequences(launches, packed, columns):
+    B, T = (1, 6) if packed else (3, 2)
+    cu = torch.tensor([0, 2, 4, 6]) if packed else None
+    pool = torch.arange(9.0)[:, None, None, None].expand(9, 4, 64, 32).contiguous()
+    slots, accepted = torch.tensor([4, -1, 7, 8, 5]), torch.tensor([2, 1, 0])
+    words = {"initial_state": pool, "ssm_state_indices": slots, "cu_seqlens": cu}
+    if columns:
+        slots = torch.stack([slots, slots.flip(0)], 1)
+        words.update(ssm_state_indices=slots, num_accepted_tokens=accepted)
+    for _ in range(2):  # the second is remembered
+        fused_recurrent_kda_fwd(*inputs(B, T), **words)
+        f = launches[-1]
+        assert f.sequences == 3 and f.pool.indices.data == slots.data_ptr()
+        assert f.pool.num_accepted_tokens == (accepted.data_ptr() if columns else None)
+    rows = []
+    launches.look = lambda f: rows.append([*(ctypes.c_int64 * 3).from_address(f.pool.indices.data)])
+    _, state = fused_recurrent_kda_fwd(
+        *inputs(B, T), **words, inplace_final_state=False, output_final_state=True
+    )
+    assert state.shape == (3, 4, 64, 32) and rows == [[0, -1, 2]]
+    assert state[:, 0, 0, 0].tolist() == ([5.0, 0.0, 7.0] if columns else [4.0, 0.0, 7.0])
+    paged_kda(*inputs(B, T), pool, slots, initial_state_indices=accepted, cu_seqlens=cu)
+    assert launches[-1].pool.initial_indices == accepted.data_ptr()
+
+
 def test_prefill_with_checkpoints(launches):
     x = inputs(B=1, T=300)
     cu = torch.tensor([0, 100, 300])

@@ -185,6 +185,29 @@ def test_packed_sequences_have_ends(words, cu_seqlens):
         paged_kda(*inputs(B=1, T=8), POOL, TWO, cu_seqlens=cu_seqlens)
 
 
+# Bug: the form that leaves its pool read shapes before it looked at what it was given: an
+# IndexError or an AttributeError, which named nothing.
+@pytest.mark.parametrize("inplace", [True, False])
+@pytest.mark.parametrize(
+    "kind, words, changed",
+    [
+        (ValueError, r"q has the shape \[2, 2, 16\] and v", {"q": inputs()[0][:, 0]}),
+        (ValueError, r"and v \[2, 2, 16\]; they are", {"v": inputs()[2][:, 0]}),
+        (TypeError, "^cu_seqlens is a list; pass a torch.Tensor", {"cu_seqlens": [0, 1]}),
+        (TypeError, "^ssm_state_indices is a list", {"ssm_state_indices": [0, 1]}),
+        (TypeError, "^num_accepted_tokens is a list", {"num_accepted_tokens": [0, 1]}),
+        *((ValueError, f"^{name} is None; pass a torch.Tensor", {name: None})
+          for name in ("q", "k", "v", "g", "beta")),
+    ],
+)  # fmt: skip
+def test_what_is_given_is_looked_at_before_its_shape(kind, words, changed, inplace):
+    given = dict(zip(("q", "k", "v", "g", "beta"), inputs()), ssm_state_indices=TABLE)
+    with torch.no_grad(), pytest.raises(kind, match=words):
+        fused_recurrent_kda_fwd(
+            **{**given, "initial_state": POOL, **changed}, inplace_final_state=inplace
+        )
+
+
 def test_refusals_of_calls():
     x = inputs()
     with pytest.raises(AssertionError, match="needs initial_state"):
@@ -205,6 +228,8 @@ def test_refusals_of_calls():
         # The bug: a bare AssertionError, of a check that slots have a pool.
         with pytest.raises(ValueError, match="state_pool is None; states are read"):
             paged_kda(*x, None, TWO)
+        with pytest.raises(ValueError, match="ssm_state_indices is None; each sequence has a slot"):
+            paged_kda(*x, POOL, None)
         with pytest.raises(ValueError, match="out is torch.float32"):
             paged_kda(*x, POOL, TWO, out=torch.zeros(2, 1, 2, 16))
         with pytest.raises(ValueError, match="allow_neg_eigval=True needs"):

@@ -23,7 +23,7 @@ class Paging(NamedTuple):
 class Slots(NamedTuple):
     """Slot numbers on the device; negative ones are padding or nothing."""
 
-    indices: Tensor  # [N] or [N, columns]; more than one column: the state after every token
+    indices: Tensor  # [N or more] or [N or more, columns]; more than one column: after every token
     initial_indices: Optional[Tensor]  # [N]
     num_accepted_tokens: Optional[Tensor]  # [N]
     checkpoints: Optional[Tensor]  # [N, columns]
@@ -71,7 +71,12 @@ def check_slots(slots: Slots, device: torch.device, sequences: int, traced: bool
             what = "counts" if name == "committed_tokens" else "slot indices"
             raise ValueError(f"{name} is {x.dtype}; {what} are int32 or int64")
         table = name in ("indices", "checkpoints")
-        if x.dim() not in ((1, 2) if table else (1,)) or x.shape[0] != sequences:
+        fits = x.dim() in ((1, 2) if table else (1,))
+        if name == "indices":  # of which engines have more rows, that nothing reads
+            fits = fits and x.shape[0] >= sequences
+        else:
+            fits = fits and x.shape[0] == sequences
+        if not fits:
             shape = "[N] or [N, columns]" if table else "[N]"
             raise ValueError(f"{name} is {list(x.shape)}; it is {shape} with N = {sequences}")
     if slots.indices.dim() == 2 and slots.indices.shape[1] == 0:

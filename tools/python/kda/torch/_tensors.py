@@ -50,9 +50,14 @@ def given(t: tuple[Any, ...]) -> tuple[list[Tensor], tuple[Any, ...]]:
     return there, (q.shape, packed, A_log is None, dt_bias is None, initial_state is None)
 
 
+_NEEDED = ("q", "k", "v", "g", "beta")
+
+
 def check_are_tensors(t: tuple[Any, ...], **more: Any) -> None:
-    """Of the tuple of Tensors, and of those named."""
+    """Of the tuple of Tensors, and of those named, which may be None."""
     for name, x in (*zip(Tensors._fields, t), *more.items()):
+        if x is None and name in _NEEDED:
+            raise ValueError(f"{name} is None; pass a torch.Tensor")
         if x is not None and not isinstance(x, Tensor):
             raise TypeError(f"{name} is a {type(x).__name__}; pass a torch.Tensor")
 

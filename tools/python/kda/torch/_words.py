@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Optional
 
 import torch
+from torch import Tensor
 
 from kda.problem import Gate
 from kda.torch import _call, _pool
@@ -140,13 +141,17 @@ def check_gate(w: Words, t: Tensors) -> None:
         raise ValueError("allow_neg_eigval=True needs use_beta_sigmoid_in_kernel=True")
 
 
-def check_shapes(w: Words, t: Tensors) -> None:
-    # FLA's assertions are raised by name here: python -O drops `assert`, and what a kernel would read.
-    if t.q.dim() != 4 or t.v.dim() != 4:
+def check_dimensions(q: Tensor, v: Tensor) -> None:
+    if q.dim() != 4 or v.dim() != 4:
         raise ValueError(
-            f"q has the shape {list(t.q.shape)} and v {list(t.v.shape)}; they are [B, T, H, K] and "
+            f"q has the shape {list(q.shape)} and v {list(v.shape)}; they are [B, T, H, K] and "
             "[B, T, HV, V]"
         )
+
+
+def check_shapes(w: Words, t: Tensors) -> None:
+    # FLA's assertions are raised by name here, as python -O drops `assert`.
+    check_dimensions(t.q, t.v)
     B, T, H, K = t.q.shape
     HV = t.v.shape[2]
     if t.q.shape != t.k.shape:

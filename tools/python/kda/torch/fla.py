@@ -155,6 +155,7 @@ def chunk_kda(
         if use_gate_in_kernel:
             A_log, dt_bias = kwargs.get("A_log"), kwargs.get("dt_bias")
     if use_graph and max_num_seqs is not None and cu_seqlens is not None:
+        check_are_tensors((), cu_seqlens=cu_seqlens)
         check_cu_seqlens(cu_seqlens)
         if cu_seqlens.shape[0] - 1 != max_num_seqs:
             raise AssertionError(

@@ -32,6 +32,7 @@ def _check(t: Tensors, out: Tensor, final_state: Optional[Tensor]) -> None:
     for name, x in (*zip(Tensors._fields, t), ("out", out), ("final_state", final_state)):
         _need(x is None or x.device.type in ("cuda", "meta"), f"{name} must be on a CUDA device")
     q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens = t
+    _need(out is not None, "out is None; it takes o, as torch.empty_like(v) makes one")
     for name, x in (("q", q), ("k", k), ("v", v), ("g", g), ("out", out)):
         _need(x.dim() == 4, f"{name} has {x.dim()} dimensions; it must be [B, T, H, D]")
         _need(x.dtype in _tensors.DTYPES, f"{name} is {x.dtype}; bfloat16 is expected")

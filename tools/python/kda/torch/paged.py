@@ -24,7 +24,7 @@ from kda.torch._tensors import (
     check_written,
     given,
 )
-from kda.torch._words import Words, check, refuse_elsewhere, rule_of, said
+from kda.torch._words import Words, check, check_dimensions, refuse_elsewhere, rule_of, said
 
 _ready: Known[Ready] = {}
 
@@ -140,7 +140,8 @@ def paged_kda(
         ssm_state_indices: int32 or int64 ``[N]``, each sequence's own slot, where it starts and where
             its final state goes.  Negative or past the pool: padding, whose states are neither read
             nor written and whose outputs are zero (untouched in a given `out`).  With more than one
-            column, ``[N, columns]``, the state after token t goes to the slot ``[n, t]``.
+            column, ``[N, columns]``, the state after token t goes to the slot ``[n, t]``.  Rows
+            past N are not read.
         initial_state_indices: ``[N]``, where sequences start instead; negative: from zero.
         num_accepted_tokens: ``[N]``, of the tokens of the call before: sequence n starts from the slot
             ``ssm_state_indices[n, accepted - 1]``; from its first slot where it is zero or less.
@@ -167,6 +168,11 @@ def paged_kda(
         raise ValueError(
             "state_pool is None; states are read and written in a pool of [slots, HV, K, V], as "
             "torch.zeros makes one; fused_recurrent_kda does without"
+        )
+    if ssm_state_indices is None:
+        raise ValueError(
+            "ssm_state_indices is None; each sequence has a slot of the pool, as torch.arange(N) "
+            "gives one to each"
         )
     if not use_gate_in_kernel:
         A_log = dt_bias = None
@@ -205,6 +211,7 @@ def _gathered(
         check_shape(pool, tuple(shape))
     device = indices.device if pool is None else pool.device
     check_slots(Slots(indices, None, accepted, None), device, shape[0], traced)
+    indices = indices[: shape[0]]
     first = indices if indices.dim() == 1 else indices[:, 0]
     if accepted is not None:
         column = (accepted.long() - 1).clamp(0, indices.shape[1] - 1)
@@ -278,8 +285,14 @@ def fused_recurrent_kda_fwd(
             allow_neg_eigval, lower_bound, state_v_first, cu_seqlens,
             beta_at_most_one=beta_at_most_one,
         )  # fmt: skip
+    if not use_gate_in_kernel:
+        A_log = dt_bias = None
     state = initial_state
     if not inplace_final_state:
+        named = (ssm_state_indices, None, num_accepted_tokens, None, committed_tokens)
+        given = (q, k, v, g, beta, A_log, dt_bias, state, cu_seqlens)
+        check_are_tensors(given, **dict(zip(_SLOT_NAMES, named)))
+        check_dimensions(q, v)
         if cu_seqlens is not None:
             check_cu_seqlens(cu_seqlens)
         N = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
@@ -300,8 +313,6 @@ def fused_recurrent_kda_fwd(
         use_beta_sigmoid_in_kernel, allow_neg_eigval, False, lower_bound, state_v_first,
         beta_at_most_one=beta_at_most_one,
     )  # fmt: skip
-    if not use_gate_in_kernel:
-        A_log = dt_bias = None
     tensors = (q, k, v, g, beta, A_log, dt_bias, state, cu_seqlens)
     if ssm_state_indices is not None:
         slots = (ssm_state_indices, None, num_accepted_tokens, None, committed_tokens)
