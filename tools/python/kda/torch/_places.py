@@ -76,7 +76,7 @@ def lay(place: Place, under: list[Laid], laid: Laid) -> None:
 
 
 def lift(patch: object) -> Iterator[tuple[Any, Any]]:
-    """Takes away what the patch laid and what was laid over that: each value, and what is there now."""
+    """Takes away what the patch laid and all over that: each value, and what is there now."""
     for key, pile in list(_piles.items()):
         at = next((i for i, laid in enumerate(pile.laid) if laid.patch is patch), None)
         holder = pile.holder()
