@@ -37,6 +37,26 @@ def test_options_force_strategy_and_tuning():
         kda.Plan(problem, kda.Options(target="sm_90a", strategy="nonesuch"))
 
 
+# The bug: where KDA_NVRTC_PATH leads nowhere, and no other NVRTC is looked for, the message said to
+# install one.
+def test_an_nvrtc_that_is_named_and_missing_is_not_to_be_installed(tmp_path):
+    program = """import kda
+try:
+    kda.Plan(kda.Problem(heads=3, max_tokens=77), kda.Options(target="sm_90a"))
+except kda.CompileError as error:
+    print(error)"""
+    places = {"KDA_NVRTC_PATH": str(tmp_path / "nothing"), "KDA_CACHE_DIR": str(tmp_path / "cache")}
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **places, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "KDA_NVRTC_PATH" in said
+    assert "pip install" not in said
+
+
 # The bug: ctypes keeps the low bits of what does not fit, so a plan was made for other sizes; and a
 # C string ends at its first null.
 @pytest.mark.parametrize(

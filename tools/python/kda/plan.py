@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from typing import Any, Iterable, Mapping, NoReturn, Optional
 
@@ -99,7 +100,7 @@ def _made(problems: list[Problem], options: Options) -> list[int | errors.Error]
         if isinstance(x, errors.CompileError) and "no usable NVRTC" in str(x):
             if load_packaged_nvrtc():
                 (made[i],) = _made_once([problems[i]], options)
-            else:
+            elif not os.environ.get("KDA_NVRTC_PATH"):  # else no other is looked for
                 made[i] = errors.CompileError(f"{x}\nor: pip install nvidia-cuda-nvrtc")
     return made
 
