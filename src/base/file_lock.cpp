@@ -80,8 +80,8 @@ int open_and_lock(const std::string& path, unsigned shared, int& fd) {
 
 // Else it is closed: who held it took the file away since it was opened, and others lock another.
 bool is_still_at(const std::string& path, int fd) {
-  struct stat locked {
-  }, there{};
+  struct stat locked {};
+  struct stat there {};
   const bool same = ::fstat(fd, &locked) == 0 && ::lstat(path.c_str(), &there) == 0 &&
                     locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
   if (!same) (void)::close(fd);
