@@ -68,6 +68,10 @@ int open_and_lock(const std::string& path, unsigned shared, int& fd) {
   fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return errno;
   share_file(fd, shared);
+  if (const int error = fault::at("flock")) {
+    (void)::close(fd);
+    return error;
+  }
   int result = 0;
   do {
     result = ::flock(fd, LOCK_EX | LOCK_NB);

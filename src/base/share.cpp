@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/env.hpp"
+#include "base/trust.hpp"
 
 namespace kda::base {
 namespace {
@@ -18,7 +18,7 @@ bool is_ours_alone(const struct stat& status) {
 }  // namespace
 
 unsigned share_mode(const std::string& path) {
-  if (!env::flag("KDA_CACHE_TRUST_SHARED", false)) return 0;
+  if (!trusts_others()) return 0;
   const std::size_t slash = path.find_last_of('/');
   const std::string around = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   struct stat status {};

@@ -35,11 +35,10 @@ class Layout {
   std::vector<std::string> temporaries() const;
   std::vector<std::string> set_aside() const;
 
-  // What keeps entries() from seeing all there are, "<directory>: <why>"; empty: nothing, or there
-  // is no such cache.
+  // What keeps entries() from seeing all there are; empty: nothing, or there is no such cache.
   std::string trouble() const;
-  // Of it: a folder is a link, behind which entries are found, but not counted or kept within any
-  // limit; and what keeps single entries from being found, too.
+  // Its two parts.  Behind a link entry() leads to entries that entries() passes by; a folder that
+  // cannot be listed hides its entries from both.
   std::string link_trouble() const;
   std::string list_trouble() const;
 

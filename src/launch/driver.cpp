@@ -176,9 +176,7 @@ bool refused_code() noexcept {
   switch (last_refusal) {
     case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CUDA_ERROR_INVALID_SOURCE:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-    case CUDA_ERROR_NOT_SUPPORTED:
       return true;
     default:
       return false;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/fault.hpp"
 #include "support/catch.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
@@ -74,4 +75,25 @@ TEST_CASE("a limit on file sizes costs a lock its note alone") {
     return ::setrlimit(RLIMIT_FSIZE, &none) == 0 && lock.try_acquire(scratch / "l") == 0 ? 0 : 1;
   });
   CHECK(code == 0);
+}
+
+namespace {
+std::string taken_away;  // by its holder, between another's opening and locking it
+}
+
+TEST_CASE("a lock whose file is taken away while it is opened is that of the file there now") {
+  const Scratch scratch;
+  taken_away = scratch / "lock";
+  kda::base::fault::hook() = [](const char* step) {
+    if (std::string(step) == "flock" && !taken_away.empty()) {
+      (void)::unlink(taken_away.c_str());
+      taken_away.clear();
+    }
+    return 0;
+  };
+  file::Lock first, second;
+  const int error = first.try_acquire(scratch / "lock");
+  kda::base::fault::hook() = nullptr;
+  REQUIRE(error == 0);
+  CHECK(second.try_acquire(scratch / "lock") == EWOULDBLOCK);
 }

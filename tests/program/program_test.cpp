@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file.hpp"
+#include "cache/bundle.hpp"
 #include "plan/choose.hpp"
 #include "problem/problem.hpp"
 #include "support/catch.hpp"
@@ -212,6 +214,23 @@ TEST_CASE("who misses a kernel learns why KDA_CACHE_PATH has not been read", "[p
                                                             test::contains("/nonexistent.kdab"));
   CHECK_THAT(message(base::env::CacheMode::off),
              test::contains("KDA_CACHE=off: KDA_CACHE_PATH is not read"));
+}
+
+// The bug: who asks for this machine's own code was told that no bundle holds the kernel, and not
+// that bundles were passed by for it.
+TEST_CASE("who misses a kernel learns that bundles were passed by", "[program]") {
+  const test::Scratch scratch;
+  REQUIRE(base::file::publish(scratch.path(), scratch / "k.kdab", cache::encode_bundle({})) == 0);
+  const test::Environment jit("KDA_JIT", "off"), path("KDA_CACHE_PATH", scratch / "k.kdab");
+  const auto message = [&] {
+    cache::Cache cache(scratch / "c");
+    return program::build(recipe_of(32), device_named("h200"), cache).status().message();
+  };
+  CHECK_THAT(message(), !test::contains("passes by"));
+  for (const char* name : {"KDA_STRICT_TOOLCHAIN", "NVRTC_APPEND_FLAGS"}) {
+    const test::Environment asked(name, name[0] == 'K' ? "1" : "-lineinfo");
+    CHECK_THAT(message(), test::contains(std::string("; ") + name));
+  }
 }
 
 TEST_CASE("apart: what is said of a missed kernel", "[.]") {
