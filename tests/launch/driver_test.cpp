@@ -102,3 +102,16 @@ TEST_CASE("a forked child of a process that used CUDA is told so") {
   CHECK(status == 0);
   CHECK(launch::driver());  // the parent goes on
 }
+
+// The bug: the inner one gave the machine's own libcuda back, which then was to unload the outer
+// one's libraries and, where there is a GPU, read what was no library of its own.
+TEST_CASE("a fake driver within another's scope leaves the other's behind") {
+  FakeDriver outer;
+  outer.devices = 1;
+  { const FakeDriver inner; }
+  const auto driver = launch::driver();
+  REQUIRE(driver);
+  int devices = 0;
+  (*driver)->DeviceGetCount(&devices);
+  CHECK(devices == 1);
+}

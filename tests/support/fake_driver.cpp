@@ -355,14 +355,14 @@ void* find(const char* name) {
 
 }  // namespace
 
-FakeDriver::FakeDriver() {
+FakeDriver::FakeDriver() : outer_(fake) {
   fake = this;
   launch::replace_driver_for_tests(find);
 }
 
 FakeDriver::~FakeDriver() {
-  launch::replace_driver_for_tests(nullptr);
-  fake = nullptr;
+  launch::replace_driver_for_tests(outer_ == nullptr ? nullptr : find);
+  fake = outer_;
 }
 
 CUcontext FakeDriver::primary(CUdevice device) {

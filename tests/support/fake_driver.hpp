@@ -13,6 +13,7 @@
 
 namespace kda::test {
 
+// One may stand within another's scope, which is back behind it.
 class FakeDriver {
  public:
   FakeDriver();
@@ -81,6 +82,9 @@ class FakeDriver {
   // Contexts it hands out: a device's primary, and one that the application made.
   static CUcontext primary(CUdevice device);
   static CUcontext own_context();
+
+ private:
+  FakeDriver* outer_;  // whose scope this one is in
 };
 
 }  // namespace kda::test
