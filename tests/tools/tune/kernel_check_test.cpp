@@ -70,7 +70,7 @@ TEST_CASE("doctor tells of kernels that compute something else, and of those tha
   REQUIRE(doctor.document["kernels"].size() == 2);
   CHECK(doctor.document["kernels"][0]["outcome"] == "crash");
   CHECK(doctor.document["kernels"][1]["outcome"] == "wrong");
-  CHECK(doctor.document["kernels"][1]["o_error"].get<double>() == Approx(0.05).epsilon(0.1));
+  CHECK(doctor.document["kernels"][1]["o_error"].get<double>() == test::Approx(0.05).epsilon(0.1));
 }
 
 TEST_CASE("doctor --kernels without a device, or of no strategy", "[tools]") {
