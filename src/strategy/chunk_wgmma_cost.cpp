@@ -121,12 +121,25 @@ double packed_rows(const Problem& problem) {
   return problem.max_sequences > 2 ? 1.32 : 1.17;
 }
 
+// Whether rows of g are twice as long, and nothing is to be made of them.
+bool reads_wide_decays(const Problem& problem) {
+  return problem.gate == Gate::log_decay && problem.gate_type == DType::f32;
+}
+
 // What other gates than bounded ones of 16 bits cost prepare: 24 heads of 8192 tokens, which wait
-// for it, 160 us by softplus and 150 of log decays of 32 bits for 148, 48 heads 300 and 289 for
-// 281.
+// for it, 157 and 162 us by softplus, of 16 and 32 bits, 143 and 149 of log decays and 153.5 by
+// bounded gates of 32 bits for 148.
 double by_gate(const Problem& problem) {
-  if (problem.gate == Gate::softplus || problem.gate == Gate::logsigmoid) return 1.07;
-  return problem.gate == Gate::log_decay || problem.gate_type == DType::f32 ? 1.03 : 1.0;
+  const bool wide = problem.gate_type == DType::f32;
+  switch (problem.gate) {
+    case Gate::softplus:
+    case Gate::logsigmoid:
+      return wide ? 1.09 : 1.065;
+    case Gate::log_decay:
+      return wide ? 1.0 : 0.965;
+    default:
+      return wide ? 1.035 : 1.0;
+  }
 }
 
 // A fit of 240 times of an H200, 3% off: dense runs of 512 to 131072 tokens and packs of one
@@ -221,7 +234,8 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 
 // Percent of what chains leave that prepares.  Groups that are far ahead of the chains have their
 // factors come from memory and not from the L2, so as few prepare as are done some 10 us before the
-// chains: 32 heads of 8192 tokens take an H200 203 and 213 us by 86 and 100.  Checkpoints want what
+// chains, or of dense runs of a hundred us and more with them: 32 heads of 8192 tokens take an H200
+// 203 and 213 us by 86 and 100, by bounded gates of 32 bits 205 and 221.  Checkpoints want what
 // memory moves, too, so of those as few as keep up: 24 heads with one every 64 and 256 tokens take
 // 208 and 201 us by 72, 224 and 173 by 86, 227 and 185 by 100.  An H100 has less of a memory: 16
 // and 24 heads take 135 and 210 us by 64, 140 and 189 by 72, 152 and 173 by 86, 155 and 188 by 100.
@@ -244,8 +258,15 @@ int preparers_of(const Problem& problem, const device::Device& device, Tuning tu
   }
   for (const int percent : {72, 86}) {
     const double later = percent < 86 ? 1.05 : problem.varlen ? 1.15 : 1.25;
-    const double end = copies ? later * parts.chain : parts.chain - 10.0;
+    const double sooner = percent < 86 || problem.varlen ? parts.chain : 1.08 * parts.chain;
+    const double end = copies ? later * parts.chain : sooner - 10.0;
     if (parts.prepare <= end * percent / 100) return percent;
+    // Log decays of 32 bits, of which groups are ahead all the same: 32 heads of 8192 and 16,384
+    // tokens 218 and 415 us by 72, 227 and 460 by 86, 229 and 454 by 100, and of 8192 221 by one
+    // warpgroup and 100; of 4096 119, 112 and 118.
+    const bool far_ahead =
+        reads_wide_decays(problem) && parts.chain > 150 && !problem.varlen && !copies;
+    if (far_ahead && parts.prepare <= 1.12 * parts.chain * percent / 100) return percent;
   }
   return 100;
 }
