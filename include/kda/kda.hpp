@@ -113,7 +113,7 @@ struct Problem {
 
 // Where a plan's choices may come from.
 enum class Effort : std::int32_t {
-  wisdom_only,  // use recorded measurements or fail with Code::no_wisdom; never guess
+  wisdom_only,  // use what was measured on this device or fail with Code::no_wisdom; never guess
   estimate,     // recorded measurements, else the cost model; never times anything
   measure,      // what is recorded for just this problem and device, else time the candidates on
                 // the device and record the winner: seconds, and device memory for the inputs;
@@ -129,7 +129,8 @@ struct Options {
                          // "h200", ...; such a plan describes itself and refuses to run
   Effort effort = Effort::estimate;
   double time_limit_seconds = 0;  // of Effort::measure, per problem; 0 is no limit
-  Stream stream = nullptr;        // Effort::measure refuses while this one is being captured
+  Stream stream = nullptr;        // Effort::measure refuses while this one, or one that the legacy
+                                  // default stream would join, is being captured
   std::string cache_dir{};        // compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache
   CacheMode cache_mode = CacheMode::by_environment;
   std::string wisdom_dir{};  // measurements; empty: $KDA_WISDOM_DIR, else beside the cache
@@ -190,7 +191,8 @@ class Plan {
   // Chooses, composes, compiles (or finds in the cache) and loads the kernels.  Blocks.
   // Fails with invalid_argument (options), invalid_problem, unsupported, no_wisdom, compile_failed
   // or device_error.  The same call again takes microseconds: the last plans' kernels stay loaded.
-  // Any thread may make plans, and let them go, while a stream is captured, that thread's own too.
+  // Any thread may make plans, and let them go, while a stream is captured, that thread's own too;
+  // of Effort::measure see Options::stream.
   static Result<Plan> make(const Problem& problem, const Options& options = {});
 
   // The same for several problems; their kernels compile in parallel and equal ones once.
