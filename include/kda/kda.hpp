@@ -103,9 +103,10 @@ struct Problem {
   // Served token by token (strategy recurrent): for decodes, slow for prefills.
   bool committed_tokens = false;
 
-  // Dense runs of chunk strategies may also bring out w and u (Forward), of chunks of 16, 32 or 64
-  // tokens; 0: not.  Of 64, and of 32 in f32, wide keys find no room on some devices: K of up to
-  // 128 does everywhere where V <= 1024; supports() says, README.md has the table.
+  // Dense runs of chunk strategies, without a pool, may also bring out w and u (Forward), of chunks
+  // of 16, 32 or 64 tokens; 0: not.  Of 64, and of 32 in f32, wide keys find no room on some
+  // devices: K of up to 128 does everywhere where V <= 1024; supports() says, README.md has the
+  // table.
   int wy_chunk = 0;
 
   bool operator==(const Problem&) const = default;
@@ -161,8 +162,8 @@ struct Forward {
   const void* v = nullptr;           // [T, HV, V]
   const void* g = nullptr;           // [T, HV, K]
   const void* beta = nullptr;        // [T, HV]
-  // [HV], of which exp must be finite in f32: up to 88; null: exp(A_log) is 1.  Read by softplus
-  // and bounded only.
+  // [HV], of which exp, times 1.45 |dt_bias| too, must be finite in f32: up to 88 where |dt_bias| is
+  // at most 1; null: exp(A_log) is 1.  Read by softplus and bounded only.
   const float* A_log = nullptr;
   const float* dt_bias = nullptr;  // [HV, K]; null: 0; the same
   // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous; or a pool of slots of that.

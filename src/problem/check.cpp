@@ -197,6 +197,34 @@ Status check_all_strides(const Problem& p, const Forward& f) {
   return {};
 }
 
+// Lengths, slots and gates that an output would overwrite amid the run.
+Status check_read_beside(const Forward& f) {
+  const bool rows = f.tokens > 0;
+  const std::pair<const char*, const void*> written[] = {{"o", rows ? f.o : nullptr},
+                                                         {"w", rows ? f.w : nullptr},
+                                                         {"u", rows ? f.u : nullptr},
+                                                         {"final_state", f.final_state}};
+  const std::pair<const char*, const void*> read[] = {
+      {"cu_seqlens", f.cu_seqlens},
+      {"A_log", f.A_log},
+      {"dt_bias", f.dt_bias},
+      {"committed_tokens", f.committed_tokens},
+      {"pool.indices", f.pool.indices.data},
+      {"pool.initial_indices", f.pool.initial_indices},
+      {"pool.num_accepted_tokens", f.pool.num_accepted_tokens},
+      {"pool.checkpoints", f.pool.checkpoints.data},
+  };
+  for (const auto& [name, data] : written) {
+    for (const auto& [other, from] : read) {
+      if (data != nullptr && data == from) {
+        return refuse_argument("{} and {} are the same memory; outputs need their own", name,
+                               other);
+      }
+    }
+  }
+  return {};
+}
+
 // Strided tensors may interleave in one buffer, so only what is surely wrong is refused.
 Status check_aliases(const Problem& p, const Forward& f) {
   if (f.tokens > 0) {
@@ -226,7 +254,6 @@ Status check_aliases(const Problem& p, const Forward& f) {
       }
     }
     if (f.o == f.final_state) return refuse_argument("o and final_state are the same memory");
-    if (f.o == f.cu_seqlens) return refuse_argument("o and cu_seqlens are the same memory");
   }
   if (f.initial_state != nullptr && f.final_state != nullptr) {
     const auto from = reinterpret_cast<std::uintptr_t>(f.initial_state);
@@ -252,6 +279,7 @@ Status check(const Problem& problem, const Forward& forward) {
   if (Status status = check_all_strides(problem, forward); !status) return status;
   if (Status status = check_pool(problem, forward); !status) return status;
   if (Status status = check_aliases(problem, forward); !status) return status;
+  if (Status status = check_read_beside(forward); !status) return status;
   return {};
 }
 

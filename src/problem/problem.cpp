@@ -130,6 +130,11 @@ Status check_wy(const Problem& p) {
     return refuse_problem("wy_chunk = {}, but varlen = true: w and u come from dense runs only",
                           p.wy_chunk);
   }
+  if (p.wy_chunk != 0 && p.state_pool) {
+    return refuse_problem(
+        "wy_chunk = {}, but state_pool = true: w and u know no padding; use states of their own",
+        p.wy_chunk);
+  }
   return {};
 }
 

@@ -193,3 +193,13 @@ TEST_CASE("a pool of one slot may have any stride, and is refused where it overl
   forward.final_state = at(0x10000100);
   CHECK_THAT(problem::check(problem, forward).message(), test::contains("overlap"));
 }
+
+// The bug: a run was to write over the slots that it reads.
+TEST_CASE("outputs have memory apart from a pool's indices", "[problem]") {
+  CHECK(refusal([](Forward& f) { f.o = const_cast<void*>(f.pool.indices.data); }) ==
+        "o and pool.indices are the same memory; outputs need their own");
+  CHECK(refusal([](Forward& f) { f.initial_state = f.final_state = at(0x700000); }) ==
+        "final_state and pool.indices are the same memory; outputs need their own");
+  CHECK(refusal([](Forward& f) { f.pool.checkpoints.data = f.o; }, checkpointing()) ==
+        "o and pool.checkpoints are the same memory; outputs need their own");
+}

@@ -223,7 +223,22 @@ TEST_CASE("outputs have memory of their own", "[problem]") {
   CHECK(refusal([&](Forward& f) { f.final_state = q_of(f); }) ==
         "final_state and q are the same memory; outputs need their own");
   CHECK(refusal([](Forward& f) { f.o = const_cast<void*>(f.cu_seqlens); }, packed()) ==
-        "o and cu_seqlens are the same memory");
+        "o and cu_seqlens are the same memory; outputs need their own");
+  // The bug: of what else kernels read nothing was held against outputs, nor lengths against
+  // states.
+  CHECK(refusal([](Forward& f) { f.final_state = const_cast<void*>(f.cu_seqlens); }, packed()) ==
+        "final_state and cu_seqlens are the same memory; outputs need their own");
+  CHECK_THAT(refusal(
+                 [](Forward& f) {
+                   f.tokens = 0;
+                   f.final_state = const_cast<void*>(f.cu_seqlens);
+                 },
+                 packed()),
+             test::contains("final_state and cu_seqlens"));
+  CHECK_THAT(refusal([](Forward& f) { f.o = const_cast<float*>(f.A_log); }),
+             test::contains("o and A_log"));
+  CHECK_THAT(refusal([](Forward& f) { f.final_state = const_cast<float*>(f.dt_bias); }),
+             test::contains("final_state and dt_bias"));
   // The bug: w and u were held against nothing.
   Problem chunks = kProblem;
   chunks.wy_chunk = 64;

@@ -151,6 +151,9 @@ TEST_CASE("w and u come of chunks that dense runs have", "[problem]") {
         "wy_chunk = 48; it must be 16, 32 or 64, or 0 for no w and u");
   CHECK(refusal([](Problem& p) { p.wy_chunk = 32, p.varlen = true; }) ==
         "wy_chunk = 32, but varlen = true: w and u come from dense runs only");
+  // The bug: of a sequence that is padding q, k and v were read, and w and u written.
+  CHECK(refusal([](Problem& p) { p.wy_chunk = 32, p.state_pool = p.final_state = true; }) ==
+        "wy_chunk = 32, but state_pool = true: w and u know no padding; use states of their own");
 }
 
 TEST_CASE("tokens are committed to one final state a sequence", "[problem]") {
