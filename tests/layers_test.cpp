@@ -157,6 +157,20 @@ TEST_CASE("every include is an edge of src/layers.txt, and every edge an include
   }
 }
 
+// The bug: two files leant on fmt/format.h for fmt::join, which fmt 11 has in fmt/ranges.h alone.
+TEST_CASE("who joins includes fmt/ranges.h", "[layers]") {
+  for (const char* top : {"src", "tools", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(KDA_SOURCE_DIR) / top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      std::ifstream file(entry.path());
+      const std::string text(std::istreambuf_iterator<char>(file), {});
+      if (text.find("fmt::join(") == std::string::npos) continue;
+      INFO(entry.path());
+      CHECK(text.find("#include <fmt/ranges.h>") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("the layers have no cycle", "[layers]") {
   // A library folder's edges point only at folders on earlier lines.
   std::ifstream text(fs::path(KDA_SOURCE_DIR) / "src/layers.txt");

@@ -55,15 +55,25 @@ install_packages() {
   fi
 }
 
-# Succeeds where cuda.h, nvrtc.h and libnvrtc are on the machine.
+# Whether headers are of CUDA 12.4 or newer, which src/launch/driver.hpp wants.
+new_enough() {
+  local version
+  version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$1/cuda.h")
+  [ "${version:-0}" -ge 12040 ]
+}
+
+# Succeeds where cuda.h, nvrtc.h and libnvrtc are on the machine.  ldconfig is in no user's PATH on
+# Debian, and what it says is read to its end, as pipefail is set.
 has_cuda() {
   local include="" library="" root
   for root in "${CUDA_HOME:-/usr/local/cuda}" "${CUDA_PATH:-/usr/local/cuda}" /usr/local/cuda \
     /usr/local/cuda-* /usr; do
-    if [ -f "$root/include/cuda.h" ] && [ -f "$root/include/nvrtc.h" ]; then include=$root; fi
+    if [ -f "$root/include/cuda.h" ] && [ -f "$root/include/nvrtc.h" ] &&
+      new_enough "$root/include"; then include=$root; fi
     if compgen -G "$root/lib64/libnvrtc.so.1[23]" >/dev/null; then library=$root; fi
   done
-  if [ -n "${KDA_NVRTC_PATH:-}" ] || ldconfig -p | grep -q 'libnvrtc\.so\.1[23] '; then
+  if [ -n "${KDA_NVRTC_PATH:-}" ] ||
+    PATH=$PATH:/usr/sbin:/sbin ldconfig -p | grep 'libnvrtc\.so\.1[23] ' >/dev/null; then
     library=found
   fi
   [ -n "$include" ] && [ -n "$library" ]

@@ -11,6 +11,7 @@ set -euo pipefail
 [ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
 file=$1
 shift
+mkdir -p "$(dirname "$file")"  # before hours of measurement, not after them
 tune=${KDA_BUILD_DIR:-build}/tools/kda-tune
 wisdom=$(mktemp -d)
 trap 'rm -rf "$wisdom"' EXIT

@@ -21,6 +21,9 @@
 # EXHAUSTIVE_SECONDS=120.  CASES: words of kda-tune tune, in place of the cases above.  CMAKE_ARGS go
 # to the configure step.
 set -uo pipefail
+self=$(realpath "${BASH_SOURCE[0]}")
+usage() { sed -n "2,14p" "$self"; exit 2; }
+[ $# -gt 0 ] || usage
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 build=$(realpath -m "${BUILD:-build}")
 out=$(realpath -m "${OUT:-.}")
@@ -81,10 +84,7 @@ for phase in "$@"; do
         -o md --output "$results/to_exhaustive.md" || failed=1
       tail -n 3 "$results/repeats.md" "$results/to_exhaustive.md"
       ;;
-    *)
-      sed -n '2,14p' "$0"
-      exit 2
-      ;;
+    *) usage ;;
   esac
 done
 exit $failed

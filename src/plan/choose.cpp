@@ -1,6 +1,7 @@
 #include "plan/choose.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 

@@ -18,3 +18,17 @@ told '' '' ''            # there is a toolkit
 told /its/own /its/own ''
 told '' '/a b/lib' 'export KDA_NVRTC_PATH=/a\ b/lib'
 told /older /newer 'export KDA_NVRTC_PATH=/newer'
+
+# The bug: grep -q ended at NVRTC's line, ldconfig by SIGPIPE, and so what is installed was fetched.
+eval "$(sed -n '/^new_enough()/,/^}/p; /^has_cuda()/,/^}/p' "$1")"
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+mkdir "$root/include"
+touch "$root/include/nvrtc.h"
+compgen() { false; }  # no toolkit of this machine's
+ldconfig() { echo 'libnvrtc.so.12 (libc6,x86-64)' && seq 100000; }
+echo '#define CUDA_VERSION 12040' >"$root/include/cuda.h"
+CUDA_HOME=$root has_cuda || { echo "what is installed was not found" && exit 1; }
+# The bug: headers of any CUDA would do.
+echo '#define CUDA_VERSION 12030' >"$root/include/cuda.h"
+if new_enough "$root/include"; then echo "CUDA 12.3 is new enough" && exit 1; fi

@@ -1,6 +1,6 @@
 # cmake -D ROOT=templates -D LIST=<file of paths> -D OUTPUT=<file>.cpp -P embed.cmake
 # Writes the C++ source that implements src/compose/embedded.hpp.
-file(STRINGS "${LIST}" paths)
+file(STRINGS "${LIST}" paths ENCODING UTF-8)
 set(rows "")
 foreach(path IN LISTS paths)
   file(READ "${ROOT}/${path}" text)

@@ -1,6 +1,6 @@
 # cmake -D LIST=<file of paths> -D OUTPUT=<file>.cpp -P embed_lines.cmake
 # Writes the C++ source that implements src/tune/shipped.hpp: every line of every file.
-file(STRINGS "${LIST}" paths)
+file(STRINGS "${LIST}" paths ENCODING UTF-8)
 set(rows "")
 foreach(path IN LISTS paths)
   file(READ "${path}" text)

@@ -41,6 +41,6 @@ const bool added = [] {
 }  // namespace
 ]])
   target_sources(${target} PRIVATE "${source}")
-  set_source_files_properties("${source}" PROPERTIES
+  set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES
     OBJECT_DEPENDS "${bundle}" COMPILE_OPTIONS "-fno-lto;-Wno-unused-variable")
 endfunction()
