@@ -127,10 +127,16 @@ Result<Pruned> prune(Wisdom& wisdom, const Prune& what, const Environment& now) 
     }
     ++removed.records;
   }
-  removed.journals = remove_journals(wisdom.directory(), [&](const JournalHeader* header) {
-    return what.all || (header != nullptr && is_of(header->environment));
-  });
+  const Result<int> journals =
+      remove_journals(wisdom.directory(), [&](const JournalHeader* header) {
+        return what.all || (header != nullptr && is_of(header->environment));
+      });
   wisdom.reload();
+  if (!journals) {
+    return Status(journals.status().code(),
+                  fmt::format("{} records and {}", removed.records, journals.status().message()));
+  }
+  removed.journals = *journals;
   return removed;
 }
 

@@ -196,26 +196,38 @@ void Journal::write_line(const std::string& line) {
                   base::file::describe(error)));
 }
 
-int remove_journals(const std::string& wisdom_directory,
-                    const std::function<bool(const JournalHeader*)>& goes) {
+Result<int> remove_journals(const std::string& wisdom_directory,
+                            const std::function<bool(const JournalHeader*)>& goes) {
   namespace file = base::file;
   const std::string folder = file::join(wisdom_directory, kFolder);
   std::vector<std::string> names;
-  if (file::list(folder, names) != 0) return 0;
+  if (const int error = file::list(folder, names)) {
+    if (error == ENOENT) return 0;
+    return Status(Code::invalid_argument,
+                  fmt::format("no journals were removed: {}: {}", folder, file::describe(error)));
+  }
   const bool has_locks = file::locks_work(folder);
   int removed = 0;
+  std::string first_kept;  // and why
   for (const std::string& name : names) {
     if (!name.ends_with(".jsonl") && name.find(".jsonl.damaged") == std::string::npos) continue;
     const std::string path = file::join(folder, name), lock_name = path + ".lock";
     const Result<JournalContents> journal = read_journal(path);
     if (!goes(journal ? &journal->header : nullptr)) continue;
     file::Lock lock;
-    if (has_locks ? lock.try_acquire(lock_name) != 0 : is_young(path)) continue;
-    if (file::remove(path) != 0) continue;
+    int error = has_locks ? lock.try_acquire(lock_name) : (is_young(path) ? EWOULDBLOCK : 0);
+    if (error == 0) error = file::remove(path);
+    if (error != 0) {
+      const bool fine = error == EWOULDBLOCK || error == ENOENT;  // another process was first
+      if (!fine && first_kept.empty()) first_kept = path + ": " + file::describe(error);
+      continue;
+    }
     if (has_locks) (void)file::remove(lock_name);
     ++removed;
   }
-  return removed;
+  if (first_kept.empty()) return removed;
+  return Status(Code::invalid_argument,
+                fmt::format("{} journals were removed, but not {}", removed, first_kept));
 }
 
 std::string journal_path(const std::string& wisdom_directory, const JournalHeader& header) {

@@ -77,9 +77,10 @@ class Journal {
 
 // Takes away the journals of a wisdom directory that `goes` says so of, which is asked with null
 // for what is none that can be read; but none that a search is writing or, on filesystems without
-// locks, may be, as it is of the last hour.  Answers how many.
-int remove_journals(const std::string& wisdom_directory,
-                    const std::function<bool(const JournalHeader*)>& goes);
+// locks, may be, as it is of the last hour.  Answers how many; fails, once all were tried, where
+// one is not to be removed or the directory cannot be looked into.
+Result<int> remove_journals(const std::string& wisdom_directory,
+                            const std::function<bool(const JournalHeader*)>& goes);
 
 // Where the search of a problem keeps its journal under a wisdom directory.
 std::string journal_path(const std::string& wisdom_directory, const JournalHeader& header);

@@ -90,6 +90,19 @@ std::vector<Fault> directory_faults(const std::string& root) {
   return faults;
 }
 
+std::string why_not_listed(const std::string& root) {
+  for (const Fault& fault : directory_faults(root)) {
+    // Beside a manifest that is damaged all records are listed.
+    if (!fault.path.ends_with(kManifest)) return fault.path + ": " + fault.why;
+  }
+  return {};
+}
+
+bool is_unreadable(const Fault& fault) {
+  std::string text;
+  return !fault.damaged && file::read(fault.path, kMostBytes, text) != 0;
+}
+
 Known known(Record record, Source source, std::string path) {
   std::string key = key_of(record.problem);
   std::string family = family_of(record.problem);

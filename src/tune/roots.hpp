@@ -35,6 +35,11 @@ std::vector<std::string> record_paths(const std::string& root,
 // directory: those are passed over, until a record is written there.
 std::vector<Fault> directory_faults(const std::string& root);
 
+// Why records there may be missing from record_paths(); empty: none are, or there is no such root.
+std::string why_not_listed(const std::string& root);
+// Of a fault that is no damage: whether it is that the file cannot be read.
+bool is_unreadable(const Fault& fault);
+
 // Writes the record, and its environment's manifest where no sound one is.  Answers 0 or errno.
 int write_record(const std::string& root, const Record& record);
 

@@ -87,7 +87,8 @@ void check_wisdom_directory(Checks& checks) {
     return;
   }
   std::vector<tune::Fault> faults = tune::verify(*wisdom);
-  std::erase_if(faults, [](const tune::Fault& each) { return !each.damaged; });
+  std::erase_if(
+      faults, [](const tune::Fault& each) { return !each.damaged && !tune::is_unreadable(each); });
   const std::string unwritten = wisdom->keeps() ? why_not_written(directory) : "";
   if (!faults.empty()) {
     add("bad", fmt::format("{}: {} ({} faults; kda-tune wisdom verify shows them)", faults[0].path,

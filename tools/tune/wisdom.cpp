@@ -8,6 +8,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/file.hpp"
 #include "base/text.hpp"
 #include "cli/failure.hpp"
 #include "cli/text_file.hpp"
@@ -15,6 +16,7 @@
 #include "tune/commands.hpp"
 #include "tune/configuration.hpp"
 #include "tune/record_row.hpp"
+#include "tune/roots.hpp"
 
 namespace kda::tune_tool {
 namespace {
@@ -25,6 +27,8 @@ using cli::must;
 using tune::Wisdom;
 
 constexpr Column kFaults[] = {{"path", "damaged"}, {"why", "why"}};
+constexpr Column kUnreadableRecords[] = {{"path", "cannot be read"}, {"why", "why"}};
+constexpr Column kOtherRecords[] = {{"path", "file"}, {"why", "why"}};
 constexpr Column kRecordFields[] = {{"field", "field"}, {"value", "value"}};
 constexpr Column kFound[] = {{"problem", "problem"}, {"found", "found"}};
 constexpr Column kImported[] = {{"file", "file"},
@@ -34,6 +38,29 @@ constexpr Column kImported[] = {{"file", "file"},
 
 std::shared_ptr<Wisdom> wisdom_of(const Request& request) {
   return tune::shared_wisdom(request.wisdom_dir, request.cache_dir);
+}
+
+// Throws where it would pass for a sound one that holds less: it is not used, cannot be looked into
+// or was named and is none.  The user's own need not be there yet.
+std::shared_ptr<Wisdom> wisdom_to_read(const Request& request) {
+  const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
+  if (!wisdom->distrusted().empty()) {
+    throw cli::Failure(cli::kFailed,
+                       "the library does not use these measurements: " + wisdom->distrusted());
+  }
+  const std::string& directory = wisdom->directory();
+  base::file::Info info;
+  int error = request.wisdom_dir.empty() ? 0 : base::file::info(directory, info);
+  if (error == 0 && !request.wisdom_dir.empty() && !info.directory) error = ENOTDIR;
+  if (error != 0) {
+    throw cli::Failure(cli::kFailed, fmt::format("--wisdom-dir {}: {}; a directory of measurements "
+                                                 "is wanted, as kda-tune wisdom path names one",
+                                                 directory, base::file::describe(error)));
+  }
+  if (const std::string why = tune::why_not_listed(directory); !why.empty()) {
+    throw cli::Failure(cli::kFailed, "the measurements cannot be looked into: " + why);
+  }
+  return wisdom;
 }
 
 std::string text_of(const std::string& path) {
@@ -94,7 +121,7 @@ int wisdom_path(const Request& request) {
 
 int wisdom_ls(const Request& request) {
   Json rows = Json::array();
-  for (const Wisdom::Listed& each : records(*wisdom_of(request), request.own)) {
+  for (const Wisdom::Listed& each : records(*wisdom_to_read(request), request.own)) {
     rows.push_back(record_row(*each.record));
     rows.back()["source"] = name_of(each.source);
   }
@@ -105,7 +132,7 @@ int wisdom_ls(const Request& request) {
 }
 
 int wisdom_show(const Request& request) {
-  std::vector<Wisdom::Listed> found = records(*wisdom_of(request), false);
+  std::vector<Wisdom::Listed> found = records(*wisdom_to_read(request), false);
   std::erase_if(found, [&](const Wisdom::Listed& each) {
     return !tune::key_digest(each.record->problem).starts_with(request.key);
   });
@@ -165,7 +192,7 @@ int wisdom_find(const Request& request) {
 }
 
 int wisdom_export(const Request& request) {
-  print_lines(request, records(*wisdom_of(request), request.own));
+  print_lines(request, records(*wisdom_to_read(request), request.own));
   return cli::kOk;
 }
 
@@ -202,16 +229,18 @@ int wisdom_merge(const Request& request) {
 }
 
 int wisdom_verify(const Request& request) {
-  Json rows = Json::array(), others = Json::array();
+  Json rows = Json::array(), unreadable = Json::array(), others = Json::array();
   const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
   for (const tune::Fault& fault : tune::verify(*wisdom)) {
-    (fault.damaged ? rows : others).push_back({{"path", fault.path}, {"why", fault.why}});
+    Json& kind = fault.damaged ? rows : (tune::is_unreadable(fault) ? unreadable : others);
+    kind.push_back({{"path", fault.path}, {"why", fault.why}});
   }
   cli::Document document(request.output);
   document.add("damaged", rows, kFaults);
-  if (!others.empty()) document.add("not for this library", others, kFaults);
+  if (!unreadable.empty()) document.add("unreadable", unreadable, kUnreadableRecords);
+  if (!others.empty()) document.add("not for this library", others, kOtherRecords);
   document.print();
-  return rows.empty() ? cli::kOk : cli::kFailed;
+  return rows.empty() && unreadable.empty() ? cli::kOk : cli::kFailed;
 }
 
 int wisdom_prune(const Request& request) {
@@ -225,17 +254,17 @@ int wisdom_prune(const Request& request) {
     // Templates and compiler are the same for every device.
     now = must(tune::environment_of(must(device::parse("h200"))));
   }
-  const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
-  if (const std::string why = why_not_kept(*wisdom); !why.empty()) {
+  if (const std::string why = why_not_kept(*wisdom_of(request)); !why.empty()) {
     throw cli::Failure(cli::kFailed, "nothing was removed: " + why);
   }
-  const tune::Pruned removed = must(tune::prune(*wisdom, request.prune, now));
+  const auto removed = tune::prune(*wisdom_to_read(request), request.prune, now);
+  if (!removed) throw cli::Failure(cli::kFailed, removed.status().message());
   const std::string journals =
-      removed.journals == 0 ? "" : fmt::format(", and {} journals of searches", removed.journals);
+      removed->journals == 0 ? "" : fmt::format(", and {} journals of searches", removed->journals);
   cli::Document document(request.output);
   document.tell("removed",
-                Json::array({{{"removed", removed.records}, {"journals", removed.journals}}}),
-                fmt::format("{} removed{}", removed.records, journals));
+                Json::array({{{"removed", removed->records}, {"journals", removed->journals}}}),
+                fmt::format("{} removed{}", removed->records, journals));
   document.print();
   return cli::kOk;
 }

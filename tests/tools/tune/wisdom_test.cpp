@@ -2,8 +2,12 @@
 #include "tune/wisdom.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <fstream>
+#include <string_view>
 
+#include "base/fault.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
@@ -92,7 +96,7 @@ TEST_CASE("import keeps all that it counts, or says why not", "[tools]") {
 
   const std::string both = scratch / "both";
   CHECK(test::kda_tune({"wisdom", "import", good, bad, "--wisdom-dir", both}).code == 1);
-  CHECK(out_of({"wisdom", "export", "--own", "--wisdom-dir", both}).empty());
+  CHECK_FALSE(std::filesystem::exists(both));
   out_of({"wisdom", "import", good, "--wisdom-dir", both});
   CHECK(lines_in(out_of({"wisdom", "export", "--own", "--wisdom-dir", both})) == 1);
 }
@@ -226,4 +230,80 @@ TEST_CASE("what people see programs see, too", "[tools]") {
   const Json path =
       Json::parse(out_of({"wisdom", "path", "--wisdom-dir", scratch.path(), "-o", "json"}));
   CHECK(test::text(path["path"][0]["path"]) == scratch.path());
+}
+
+// The bug: a directory that was misspelt or could not be read was an empty one, with exit code 0:
+// export put 0 bytes in a backup's place, and prune was done.
+TEST_CASE("measurements that cannot be looked into are not called none", "[tools]") {
+  const test::Scratch scratch;
+  const std::string here = scratch / "here", file = scratch / "file", backup = scratch / "b.jsonl";
+  REQUIRE(tune::Wisdom(here, "").add(test::record_of(test::problem_in_words("T=300 H=2"))));
+  std::ofstream(file) << "no directory";
+  std::ofstream(backup) << "before";
+  const auto refused = [&](const std::string& directory, const char* why) {
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"export", "--own", "--output", backup},
+          {"ls"},
+          {"show", "0"},
+          {"prune", "--all"}}) {
+      std::vector<std::string> all = {"wisdom"};
+      all.insert(all.end(), words.begin(), words.end());
+      all.insert(all.end(), {"--wisdom-dir", directory});
+      const test::Ran ran = test::kda_tune(all);
+      INFO(words[0] << ": " << ran.err);
+      CHECK(ran.code == 1);
+      CHECK_THAT(ran.err, test::contains(why));
+    }
+  };
+  refused(scratch / "typo", "typo: No such file");
+  refused(file, "file: Not a directory");
+  base::fault::hook() = [](const char* step) {
+    return std::string_view(step) == "list" ? EACCES : 0;
+  };
+  refused(here, "here/v1: Permission denied");
+  base::fault::hook() = nullptr;
+  std::ifstream text(backup);
+  CHECK(std::string(std::istreambuf_iterator<char>(text), {}) == "before");
+  // The user's own is there from the first record on.
+  const test::Environment own("KDA_WISDOM_DIR", scratch / "later");
+  CHECK(out_of({"wisdom", "export", "--own"}).empty());
+}
+
+// The bug: prune said of journals that it could not remove that all was removed.
+TEST_CASE("prune tells of journals that it could not remove", "[tools]") {
+  const test::Scratch scratch;
+  const std::string journal = scratch / "v1/journal/a.jsonl";
+  std::filesystem::create_directories(scratch / "v1/journal");
+  std::ofstream(journal) << "no journal";
+  const std::vector<std::string> prune = {"wisdom", "prune", "--all", "--wisdom-dir",
+                                          scratch.path()};
+  base::fault::hook() = [](const char* step) {
+    return std::string_view(step) == "unlink" ? EACCES : 0;
+  };
+  const test::Ran ran = test::kda_tune(prune);
+  base::fault::hook() = nullptr;
+  CHECK(ran.code == 1);
+  CHECK_THAT(ran.err, test::contains("0 records and 0 journals were removed, but not " + journal +
+                                     ": Permission denied"));
+  CHECK(out_of(prune) == "0 removed, and 1 journals of searches\n");
+}
+
+// The bug: verify and doctor passed records that nobody can read, of another user or on a failing
+// disk, as sound.
+TEST_CASE("records that cannot be read are told of", "[tools]") {
+  const test::Scratch scratch;
+  REQUIRE(
+      tune::Wisdom(scratch.path(), "").add(test::record_of(test::problem_in_words("T=300 H=2"))));
+  const test::Environment here("KDA_WISDOM_DIR", scratch.path()), cache("KDA_CACHE_DIR", nullptr);
+  base::fault::hook() = [](const char* step) { return std::string_view(step) == "open" ? EIO : 0; };
+  const test::Ran verified = test::kda_tune({"wisdom", "verify", "-o", "json"});
+  const test::Ran doctor = test::kda_tune({"doctor", "-o", "json"});
+  base::fault::hook() = nullptr;
+  CHECK(verified.code == 1);
+  const Json found = Json::parse(verified.out);
+  CHECK(found["damaged"].empty());
+  REQUIRE(found["unreadable"].size() == 1);
+  CHECK_THAT(test::text(found["unreadable"][0]["why"]), test::contains("EIO"));
+  CHECK(doctor.code == 1);
+  CHECK_THAT(doctor.out, test::contains("kda-tune wisdom verify shows them"));
 }
