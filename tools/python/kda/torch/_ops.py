@@ -50,8 +50,6 @@ _ready: Known[Ready] = {}  # of operators; eager calls have their own
 
 def ready_for(rule: Rule, t: Tensors, final_state: bool, slots: Optional[Slots] = None) -> Ready:
     """The Ready of such tensors, made at their first call."""
-    if forward_ad._current_level >= 0:  # of which compiled code that calls operators knows nothing
-        refuse_tangents("torch.ops.kda", t)
     there, outline = _tensors.given(t)
     named = None
     if slots is not None:
@@ -105,6 +103,13 @@ def refuse_tangents(name: str, tensors: tuple[Any, ...], **written: Optional[Ten
             )
 
 
+def _refuse_derivatives(t: Tensors, **written: Optional[Tensor]) -> None:
+    """Of operators: programs that were exported or compiled in another mode call nothing before."""
+    refuse_gradients("torch.ops.kda", t, **written)
+    if forward_ad._current_level >= 0:
+        refuse_tangents("torch.ops.kda", t, **written)
+
+
 def _words_of(rule: Rule) -> tuple[Any, ...]:
     return (
         rule.scale,
@@ -139,6 +144,7 @@ def paged(rule: Rule, t: Tensors, slots: Slots, o: Tensor) -> None:
 def _forward_cuda(*arguments: Any) -> tuple[Tensor, Tensor]:
     *most, final_state, zeroed = arguments
     t = Tensors(*most[:9])
+    _refuse_derivatives(t)
     rule = _rule_of(most[9:], torch.float32)
     o, state = _call.launch(ready_for(rule, t, final_state), t, zeroed=zeroed)
     return o, t.q.new_empty(0, dtype=torch.float32) if state is None else state
@@ -157,6 +163,7 @@ def _forward_fake(*arguments: Any) -> tuple[Tensor, Tensor]:
 def _forward_out_cuda(*arguments: Any) -> None:
     *most, o, final_state = arguments
     t = Tensors(*most[:9])
+    _refuse_derivatives(t, o=o, final_state=final_state)
     kept = final_state if final_state is not None else t.initial_state
     rule = _rule_of(most[9:], torch.float32 if kept is None else kept.dtype)
     _tensors.check_out(o, t)  # what tracing saw may have been laid out anew since
@@ -176,6 +183,7 @@ def _paged_cuda(*arguments: Any) -> None:
     t, slots = Tensors(*arguments[:9]), Slots(*arguments[9:14])
     *words, checkpoint_tokens, zero_padding, mixed_lengths, o = arguments[14:]
     assert t.initial_state is not None
+    _refuse_derivatives(t, o=o)
     paging = Paging(checkpoint_tokens, zero_padding, mixed_lengths)
     rule = _rule_of(words, t.initial_state.dtype)._replace(paging=paging)
     _tensors.check_out(o, t)

@@ -21,6 +21,7 @@ from kda import _abi, _log
 from kda._run import context_was_missing
 from kda.torch._call import _current_stream, tell_written
 from kda.torch._ops import refuse_tangents
+from kda.torch._tensors import Tensors
 
 _library = torch.library.Library("kda_prefill", "FRAGMENT")  # another extension may own the name
 
@@ -36,6 +37,18 @@ def _check(name: str, x: Tensor, shape: tuple[int, ...], device: torch.device) -
         raise ValueError(f"{name} is on {x.device} and q on {device}; they must be together")
 
 
+def _refuse_derivatives(reads: tuple[Tensor, ...], **written: Optional[Tensor]) -> None:
+    if torch.is_grad_enabled():
+        for name, x in (*zip(Tensors._fields, reads), *written.items()):
+            if x is not None and x.requires_grad:
+                raise NotImplementedError(
+                    f"kda_prefill: {name} requires a gradient, and there is no backward pass; call "
+                    "it under torch.inference_mode() or torch.no_grad()"
+                )
+    if forward_ad._current_level >= 0:
+        refuse_tangents("kda_prefill", reads, **written)
+
+
 def _forward(
     q: Tensor,
     k: Tensor,
@@ -47,16 +60,7 @@ def _forward(
     u: Optional[Tensor] = None,
     o: Optional[Tensor] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if torch.is_grad_enabled():
-        tensors = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "w": w, "u": u, "o": o}
-        for name, y in tensors.items():
-            if y is not None and y.requires_grad:
-                raise NotImplementedError(
-                    f"kda_prefill: {name} requires a gradient, and there is no backward pass; call "
-                    "it under torch.inference_mode() or torch.no_grad()"
-                )
-    if forward_ad._current_level >= 0:
-        refuse_tangents("kda_prefill", (q, k, v, g, beta), w=w, u=u, o=o)
+    _refuse_derivatives((q, k, v, g, beta), w=w, u=u, o=o)
     if q.dim() != 4 or v.dim() != 4:
         raise ValueError(f"q is {list(q.shape)} and v {list(v.shape)}; both have four dimensions")
     if chunk_size < 1:
@@ -95,8 +99,7 @@ def _fill(
     u: Tensor,
     o: Tensor,
 ) -> None:
-    if forward_ad._current_level >= 0:  # compiled code comes here alone
-        refuse_tangents("kda_prefill", (q, k, v, g, beta), w=w, u=u, o=o)
+    _refuse_derivatives((q, k, v, g, beta), w=w, u=u, o=o)  # compiled code comes here alone
     B, H, T, K = q.shape
     io = _abi.PrefillIO(
         *(x.data_ptr() for x in (q, k, v, g, beta, w, u, o)),
@@ -122,8 +125,7 @@ def _fill(
 def _refuse_to_fill(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, chunk_size: int, *outputs: Tensor
 ) -> None:
-    if forward_ad._current_level >= 0:
-        refuse_tangents("kda_prefill", (q, k, v, g, beta), **dict(zip("wuo", outputs)))
+    _refuse_derivatives((q, k, v, g, beta), **dict(zip("wuo", outputs)))
     raise ValueError(f"q is on {q.device}; kda runs on CUDA devices")
 
 
