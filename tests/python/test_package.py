@@ -9,6 +9,9 @@ import types
 import pytest
 from support import ROOT
 
+import kda
+from kda import _library
+
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None  # what an import of it finds is nothing
@@ -32,6 +35,20 @@ def test_without_torch_there_is_no_attribute_of_that_name():
     first, second = ran.stdout.splitlines()
     assert first.startswith("module 'kda' has no attribute 'torch': ")
     assert second == "torch"
+
+
+# The bug: an editable install, whose sources lie apart from what was built, did not find its library.
+@pytest.mark.parametrize("at", [0, 1, None])
+def test_the_library_may_lie_in_any_folder_of_the_package(monkeypatch, tmp_path, at):
+    folders = [tmp_path / "built", tmp_path / "sources"]
+    for folder in folders:
+        folder.mkdir()
+    monkeypatch.delenv("KDA_LIBRARY", raising=False)
+    monkeypatch.setattr(kda, "__path__", [str(folder) for folder in folders])
+    if at is not None:
+        (folders[at] / "libkda.so").touch()
+    found = "libkda.so" if at is None else str(folders[at] / "libkda.so")
+    assert list(_library._candidates()) == [found]
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Iterator
 
+import kda
+
 NAME = "libkda.so"
 
 
@@ -16,10 +18,11 @@ def _candidates() -> Iterator[str]:
     if named:
         yield named  # no other is tried
         return
-    beside = Path(__file__).with_name(NAME)
-    if beside.exists():
-        yield str(beside)
-        return
+    for folder in kda.__path__:  # of an editable install: the sources' and that of what is built
+        bundled = Path(folder, NAME)
+        if bundled.exists():
+            yield str(bundled)
+            return
     yield NAME  # where the loader looks
 
 
