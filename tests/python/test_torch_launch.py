@@ -241,6 +241,24 @@ def test_slots_may_be_longer_than_the_sequences(launches, packed, columns):
     assert launches[-1].pool.initial_indices == accepted.data_ptr()
 
 
+# Bug: a table of one row and a pool of one slot were refused for the stride of what has no second.
+def test_a_single_row_or_slot_has_no_stride(launches):
+    row = torch.arange(4)[:, None].t()  # of strides [1, 1], and contiguous
+    pool, one_slot = torch.zeros(20, 4, 64, 32), torch.zeros(4, 1, 64, 32).transpose(0, 1)
+    start = torch.zeros(1, dtype=torch.int64)
+    for _ in range(2):  # the second is remembered
+        paged_kda(*inputs(1, 4), pool, row, num_accepted_tokens=start)
+        slots = launches[-1].pool.indices
+        assert (slots.data, slots.columns, slots.stride) == (row.data_ptr(), 4, 0)
+        paged_kda(*inputs(1, 256), pool, start, checkpoint_indices=row, checkpoint_tokens=64)
+        kept = launches[-1].pool.checkpoints
+        assert (kept.data, kept.columns, kept.stride) == (row.data_ptr(), 4, 0)
+        paged_kda(*inputs(1), one_slot, start)
+        assert (launches[-1].pool.slots, launches[-1].pool.stride) == (1, 0)
+    paged_kda(*inputs(2, 4), pool[::2], torch.zeros(2, 6, dtype=torch.int64)[:, :4])
+    assert launches[-1].pool.stride == 2 * 4 * 64 * 32 and launches[-1].pool.indices.stride == 6
+
+
 def test_prefill_with_checkpoints(launches):
     x = inputs(B=1, T=300)
     cu = torch.tensor([0, 100, 300])

@@ -165,14 +165,19 @@ def need_copies(slots: Slots) -> bool:
     return any(a is not b for a, b in zip(slots, repaired(slots)))
 
 
+def _apart(x: Tensor) -> int:
+    """From slot to slot or row to row; of a single one torch may say anything."""
+    return x.stride(0) if x.shape[0] > 1 else 0
+
+
 def fill(raw: _abi.StatePool, pool: Tensor, slots: Slots) -> None:
     """All of kda_state_pool but its pointers; slots as `repaired` leaves them."""
-    raw.slots, raw.stride = pool.shape[0], pool.stride(0)
+    raw.slots, raw.stride = pool.shape[0], _apart(pool)
     for name, x in (("indices", slots.indices), ("checkpoints", slots.checkpoints)):
         table = getattr(raw, name)
         table.columns, table.stride = 1, 0
         if x is not None and x.dim() == 2:
-            table.columns, table.stride = x.shape[1], x.stride(0)
+            table.columns, table.stride = x.shape[1], _apart(x)
 
 
 def tail(f: _abi.PooledTail, slots: tuple[Any, ...]) -> bytes:
