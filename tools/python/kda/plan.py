@@ -24,6 +24,7 @@ from kda._run import (
 from kda._same import Known, remember
 from kda._streams import go_after
 from kda.problem import Options, Problem
+from kda.tensors import null_of
 
 __all__ = ["Plan", "supports"]
 
@@ -263,8 +264,8 @@ class Plan:
                 v.data_ptr(),
                 g.data_ptr(),
                 beta.data_ptr(),
-                0 if A_log is None else A_log.data_ptr(),
-                0 if dt_bias is None else dt_bias.data_ptr(),
+                0 if A_log is None else A_log.data_ptr() or null_of("A_log", A_log),
+                0 if dt_bias is None else dt_bias.data_ptr() or null_of("dt_bias", dt_bias),
                 0 if initial_state is None else initial_state.data_ptr(),
                 o.data_ptr(),
                 0 if final_state is None else final_state.data_ptr(),

@@ -18,6 +18,7 @@ from kda import _abi
 from kda._run import context_was_missing
 from kda.problem import Gate, Index, Problem, StateLayout
 from kda.plan import Plan
+from kda.tensors import null_of
 from kda.torch import _pool
 from kda.torch._plans import bucket, plan_for
 from kda.torch._pool import Slots
@@ -266,8 +267,8 @@ def launch(
         v.data_ptr(),
         g.data_ptr(),
         beta.data_ptr(),
-        0 if A_log is None else A_log.data_ptr(),
-        0 if dt_bias is None else dt_bias.data_ptr(),
+        0 if A_log is None else A_log.data_ptr() or null_of("A_log", A_log),
+        0 if dt_bias is None else dt_bias.data_ptr() or null_of("dt_bias", dt_bias),
         0 if initial_state is None else initial_state.data_ptr(),
         o.data_ptr(),
         0 if state is None else state.data_ptr(),

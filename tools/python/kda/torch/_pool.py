@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kda import _abi
-from kda.tensors import check_memory
+from kda.tensors import check_memory, null_of
 from kda.torch._tensors import INDICES, check_written
 
 
@@ -187,9 +187,9 @@ def tail(f: _abi.PooledTail, slots: tuple[Any, ...]) -> bytes:
         f.head,
         indices.data_ptr(),
         f.table,
-        0 if initial is None else initial.data_ptr(),
-        0 if accepted is None else accepted.data_ptr(),
-        0 if checkpoints is None else checkpoints.data_ptr(),
+        0 if initial is None else initial.data_ptr() or null_of("initial_indices", initial),
+        0 if accepted is None else accepted.data_ptr() or null_of("num_accepted_tokens", accepted),
+        0 if checkpoints is None else checkpoints.data_ptr() or null_of("checkpoints", checkpoints),
         f.tail,
-        0 if committed is None else committed.data_ptr(),
+        0 if committed is None else committed.data_ptr() or null_of("committed_tokens", committed),
     )
