@@ -1,4 +1,4 @@
-"""Exported programs call operators alone, which then refuse what Python would.  No GPU."""
+"""Exported and traced programs call operators alone, which refuse what Python would.  No GPU."""
 
 import pytest
 
@@ -104,3 +104,25 @@ def test_decomposed_programs_of_kda_prefill_refuse_gradients():
             fill(q, q, q, q, *rest)
     with torch.no_grad(), pytest.raises(ValueError, match="q is on cpu; kda runs on CUDA devices"):
         torch.ops.kda_prefill.fill(q, q, q, q, *rest)
+
+
+# Bug: torch.jit.trace, of which shapes are tensors, died of that, or recorded none of the kernels.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize(
+    "call, operator, states",
+    [
+        (lambda *x: chunk_kda(*x, output_final_state=True), "kda::forward", []),
+        (in_place, "kda::forward_out", [(3, 4, 64, 32)]),
+        (lambda *x: paged_kda(*x, SLOTS), "kda::paged", [(9, 4, 64, 32)]),
+    ],
+    ids=["forward", "forward_out", "paged"],
+)
+def test_jit_traces_see_operators(launches, call, operator, states):
+    with torch.inference_mode(False), torch.no_grad():
+        x = (*inputs(), *map(torch.zeros, states))
+        for _ in range(2):  # the second after one that is remembered
+            traced = torch.jit.trace(Layer(call), x, check_trace=False)
+            assert operator in [node.kind() for node in traced.inlined_graph.nodes()]
+            call(*x)
+        traced(*x)
+    assert len(launches) == 5 and launches[-1].q and launches[-1].k == x[1].data_ptr()
