@@ -141,6 +141,21 @@ def test_refusals_come_through_the_compiler():
         compiled(*inputs(1, 8, 2, 2, 16, 16), allow_neg_eigval=True)
 
 
+# The bug: a bound that had changed before, a symbol to the compiler by then, could not be put into
+# the refusal's words, and the compiler died of that.
+def test_a_bound_that_changes_is_refused_in_our_words():
+    def layer(bound, *x):
+        return chunk_kda(*x, use_gate_in_kernel=True, safe_gate=True, lower_bound=bound)[0]
+
+    x = inputs(1, 8, 2, 2, 16, 16)
+    compiled = torch.compile(layer, backend="eager")
+    with torch.no_grad():
+        for bound in (-1.0, -2.0):
+            assert compiled(bound, *x).shape == (1, 8, 2, 16)
+        with pytest.raises(ValueError, match=r"lower_bound = -6\.0; safe_gate needs it in"):
+            compiled(-6.0, *x)
+
+
 # The bug: these were found by the operator alone, when what was compiled ran.
 @pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda])
 @pytest.mark.parametrize(

@@ -136,7 +136,8 @@ def check_gate(w: Words, t: Tensors) -> None:
         if w.lower_bound is None:
             raise ValueError("lower_bound is missing: safe_gate with use_gate_in_kernel needs it")
         if not -5 <= w.lower_bound < 0:
-            raise ValueError(f"lower_bound = {w.lower_bound:g}; safe_gate needs it in [-5, 0)")
+            bound = float(w.lower_bound)  # the compiler may have a symbol, which no text takes
+            raise ValueError(f"lower_bound = {bound}; safe_gate needs it in [-5, 0)")
     if w.allow_neg_eigval and not w.use_beta_sigmoid_in_kernel:
         raise ValueError("allow_neg_eigval=True needs use_beta_sigmoid_in_kernel=True")
 
