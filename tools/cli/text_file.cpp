@@ -1,6 +1,7 @@
 #include "cli/text_file.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -60,23 +61,52 @@ std::string real_of(const std::string& path) {
 // Where what will stand at `real` is written.
 std::string aside_of(const std::string& real) { return fmt::format("{}.{}.new", real, getpid()); }
 
-// Not where the folder may not be written, though the file that stands there may.
+// Fails where a file stands that is protected: no other takes its place.
+void check_unprotected(const std::string& real, const std::string& named) {
+  if (access(real.c_str(), W_OK) != 0 && errno != ENOENT) {
+    fail(kBadCommand, "cannot open", named, errno);
+  }
+}
+
+// Whether a new file may take the place: not of one that has other names or another owner, which
+// it would lose, nor where the folder may not be written.
 bool takes_files_beside(const std::string& real) {
+  struct stat there = {};
+  if (stat(real.c_str(), &there) != 0) return true;
   const std::size_t slash = real.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : real.substr(0, slash + 1);
-  return access(real.c_str(), W_OK) != 0 || access(folder.c_str(), W_OK) == 0;
+  return there.st_nlink == 1 && there.st_uid == geteuid() && access(folder.c_str(), W_OK) == 0;
+}
+
+// Empty, and for those alone who may read what it will replace.
+void make_aside(const std::string& aside, const std::string& real, const std::string& named) {
+  write_to(aside, "", named, "w");
+  struct stat there = {};
+  if (stat(real.c_str(), &there) == 0) chmod(aside.c_str(), there.st_mode & 07777U);
 }
 
 }  // namespace
 
+bool is_stdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  if (one.empty() || other.empty()) return false;
+  if (is_stdout(one) || is_stdout(other)) return is_stdout(one) && is_stdout(other);
+  std::error_code error;
+  if (fs::is_character_file(one, error)) return false;
+  if (fs::equivalent(one, other, error)) return true;
+  return fs::weakly_canonical(one, error) == fs::weakly_canonical(other, error);
+}
+
 void write_text(const std::string& path, const std::string& text, std::FILE* out) {
-  if (path == "-") return write_all(out, text, "standard output");
-  if (path == "/dev/stdout") return write_all(out, text, path);
+  if (is_stdout(path)) return write_all(out, text, path == "-" ? "standard output" : path);
   if (!may_be_replaced(path)) return write_to(path, text, path, "a");
   const std::string to = real_of(path);
   const std::string aside = aside_of(to);
+  check_unprotected(to, path);
   if (!takes_files_beside(to)) return write_to(to, text, path, "w");
   try {
+    make_aside(aside, to, path);
     write_to(aside, text, path, "w");
   } catch (const Failure&) {
     std::remove(aside.c_str());
@@ -95,6 +125,7 @@ void check_writable(const std::string& path) {
   if (path.empty() || path == "-") return;
   if (may_be_replaced(path)) {
     const std::string real = real_of(path);
+    check_unprotected(real, path);
     if (!takes_files_beside(real)) return;
     const std::string aside = aside_of(real);
     write_to(aside, "", path, "w");

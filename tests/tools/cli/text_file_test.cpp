@@ -169,3 +169,57 @@ TEST_CASE("a file whose place no other can take is written itself", "[tools]") {
     CHECK(text_of(scratch / "rows.txt") == "after\n");
   }
 }
+
+// The bug: a file that nobody may write was replaced without a word, a private one could be read by
+// all from then on, another owner lost his, and other names of a file kept what it had.
+TEST_CASE("a protected file stays, and what is written keeps its mode, names and owner",
+          "[tools]") {
+  const test::Scratch scratch;
+  const auto path = [&](const char* name) { return scratch / name; };
+  const bool root = geteuid() == 0;
+  if (root) REQUIRE(chown(scratch.path().c_str(), 12345, 12345) == 0);
+  CHECK(test::in_child([&] {
+          if (root && (setgid(12345) != 0 || setuid(12345) != 0)) return 3;
+          for (const char* name : {"protected", "private", "one"}) {
+            std::ofstream(path(name)) << "before\n";
+          }
+          if (chmod(path("protected").c_str(), 0444) != 0) return 4;
+          if (chmod(path("private").c_str(), 0600) != 0) return 4;
+          fs::create_hard_link(path("one"), path("other"));
+          cli::write_text(path("private"), "after\n", stdout);
+          cli::write_text(path("one"), "after\n", stdout);
+          const auto [code, sentence] = failure_of(path("protected"));
+          const bool said = sentence.find("protected: Permission denied") != std::string::npos;
+          if (code != cli::kBadCommand || !said) return 5;
+          try {
+            cli::check_writable(path("protected"));
+          } catch (const cli::Failure& failure) {
+            return failure.what() == sentence ? 0 : 6;
+          }
+          return 7;
+        }) == 0);
+  CHECK(text_of(path("protected")) == "before\n");
+  CHECK(text_of(path("private")) == "after\n");
+  CHECK(text_of(path("other")) == "after\n");
+  struct stat there = {};
+  REQUIRE(stat(path("private").c_str(), &there) == 0);
+  CHECK((there.st_mode & 07777U) == 0600);
+  CHECK(std::distance(fs::directory_iterator(scratch / ""), {}) == 4);
+  if (!root) return;
+  cli::write_text(path("private"), "by root\n", stdout);
+  REQUIRE(stat(path("private").c_str(), &there) == 0);
+  CHECK(there.st_uid == 12345);
+}
+
+TEST_CASE("two names of one file are told, there yet or not", "[tools]") {
+  const test::Scratch scratch;
+  const std::string file = scratch / "rows.txt";
+  CHECK(cli::is_same_file(file, scratch / "./rows.txt"));
+  std::ofstream(file) << "before\n";
+  fs::create_symlink("rows.txt", scratch / "link.txt");
+  CHECK(cli::is_same_file(file, scratch / "link.txt"));
+  CHECK(cli::is_same_file("-", "/dev/stdout"));
+  CHECK_FALSE(cli::is_same_file(file, scratch / "other.txt"));
+  CHECK_FALSE(cli::is_same_file("", ""));
+  CHECK_FALSE(cli::is_same_file("/dev/null", "/dev/null"));
+}
