@@ -100,6 +100,13 @@ std::string without_trailing_blanks(const std::string& text) {
   return kept;
 }
 
+// A bar would end the cell.
+std::string without_bars(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  return escaped;
+}
+
 std::string table(const Json& rows, std::span<const Column> columns, bool markdown) {
   std::vector<std::size_t> widths;
   std::vector<bool> right;
@@ -112,6 +119,7 @@ std::string table(const Json& rows, std::span<const Column> columns, bool markdo
     std::size_t width = std::max<std::size_t>(width_of(titles.back()), markdown ? 3 : 0);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       lines[i].push_back(cell(find(rows[i], column.key), column.decimals));
+      if (markdown) lines[i].back() = without_bars(lines[i].back());
       width = std::max(width, width_of(lines[i].back()));
     }
     widths.push_back(width);
@@ -151,6 +159,7 @@ std::string csv_cell(const Json* value) {
 }
 
 std::string csv(const Json& rows) {
+  if (rows.empty()) return {};
   Cells names;  // in the order first seen
   std::vector<Json> flat;
   for (const Json& row : rows) {
@@ -179,7 +188,8 @@ std::string json(const Json& rows, bool array) {
     if (array || !text.empty()) text += "\n";
     text += row.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  return array ? "[" + text + "\n]\n" : text + "\n";
+  if (array) return "[" + text + "\n]\n";
+  return text.empty() ? text : text + "\n";
 }
 
 }  // namespace

@@ -80,3 +80,16 @@ TEST_CASE("an unknown format names the known ones", "[tools]") {
   REQUIRE_FALSE(format);
   CHECK_THAT(format.status().message(), test::contains("table, json, jsonl, csv, md"));
 }
+
+// The bug: of no rows there was an empty line, which a reader of JSON lines took for a broken one.
+TEST_CASE("no rows are no lines", "[tools]") {
+  CHECK(cli::render(Json::array(), columns, Format::jsonl).empty());
+  CHECK(cli::render(Json::array(), columns, Format::csv).empty());
+}
+
+// The bug: a bar in a value ended its cell, and the row had one more than the table.
+TEST_CASE("a bar in a Markdown table is escaped", "[tools]") {
+  const Json row = Json::array({{{"name", "a|b"}}});
+  CHECK_THAT(cli::render(row, columns, Format::md), test::contains("| a\\|b |"));
+  CHECK_THAT(cli::render(row, columns, Format::table), test::contains("a|b"));
+}
