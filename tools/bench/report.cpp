@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "cli/failure.hpp"
 #include "cli/text_file.hpp"
 #include "problem/problem.hpp"
 
@@ -176,16 +178,23 @@ std::span<const Column> columns(const Request& request) {
 }
 
 void print(const Json& rows, std::span<const Column> columns, const Request& request) {
+  std::optional<cli::Failure> first;
+  // Where one place fails the others have what was measured all the same.
   const auto write = [&](const std::string& path, cli::Format format) {
-    if (!path.empty()) {
+    if (path.empty()) return;
+    try {
       cli::write_text(path, cli::render(rows, columns, format), request.out);
+    } catch (const cli::Failure& failure) {
+      if (!first) first = failure;
     }
   };
   write(request.json, cli::Format::json);
   write(request.md, cli::Format::md);
   write(request.csv, cli::Format::csv);
-  const bool taken = request.json == "-" || request.md == "-" || request.csv == "-";
+  const bool taken =
+      cli::is_stdout(request.json) || cli::is_stdout(request.md) || cli::is_stdout(request.csv);
   if (!taken) write("-", cli::Format::table);
+  if (first) throw *first;
 }
 
 }  // namespace kda::bench

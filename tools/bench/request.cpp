@@ -90,7 +90,8 @@ void add_how(CLI::App& app, Request& request) {
   app.add_option("--beta", request.beta,
                  "how strongly every token is written; 0 with weak gates: nothing is forgotten")
       ->check(cli::number(0, 1));
-  app.add_option("--time-budget", request.time_budget, "seconds; what is left then is skipped")
+  app.add_option("--time-budget", request.time_budget,
+                 "seconds; what is left then is skipped; 0: no limit")
       ->check(cli::number(0, cli::kMostSeconds));
   app.add_flag("--quick", request.quick,
                "5 replays, one head verified, no compile times, unless these are named");
@@ -99,7 +100,8 @@ void add_how(CLI::App& app, Request& request) {
   app.add_flag("--profile", request.profile, "run each variant once, unverified, for ncu");
   app.add_option("--device", request.device, "CUDA ordinal")
       ->check(cli::whole(0, cli::kMostDevices - 1));
-  app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library");
+  app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library")
+      ->check(cli::directory_name());
 }
 
 void add_output(CLI::App& app, Request& request) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,11 +10,14 @@
 
 #include "bench/measure.hpp"
 #include "bench/report.hpp"
+#include "bench/variant.hpp"
 #include "cli/cases.hpp"
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
 #include "cli/suites.hpp"
 #include "cli/text_file.hpp"
+#include "strategy/table.hpp"
+#include "tune/candidate.hpp"
 
 namespace kda::bench {
 namespace {
@@ -45,6 +49,47 @@ std::vector<Subject> subjects_asked(const Request& request) {
                   "kda-bench --help shows examples");
   }
   return subjects;
+}
+
+// Each of the results has a place of its own.
+void check_apart(const Request& request) {
+  const std::string* const places[] = {&request.json, &request.md, &request.csv};
+  for (int i = 0; i < 3; ++i) {
+    if (!cli::is_same_file(*places[i], *places[(i + 1) % 3])) continue;
+    throw Failure(cli::kBadCommand,
+                  fmt::format("--json, --md and --csv: two of them are {}; each wants a place of "
+                              "its own",
+                              *places[i]));
+  }
+}
+
+// A word that no strategy has, of which a run of several would say nothing by its exit code.  A
+// tuning may fit some of them alone.
+void check_words(const Request& request) {
+  std::vector<std::string> names = request.strategies;
+  for (const std::string& name : names) {
+    if (strategy::find(name) != nullptr) continue;
+    throw Failure(cli::kBadCommand,
+                  fmt::format("--strategy {}: there are {}", name, strategy::known_names()));
+  }
+  if (names.empty()) {
+    for (const strategy::Strategy* each : strategy::table()) names.emplace_back(each->name);
+  }
+  for (const Wanted& wanted : wanted_variants({}, request.tunings)) {
+    if (wanted.tuning.empty()) continue;
+    std::string refusal;
+    const bool fits = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      const auto parsed = tune::parse_candidate(name, wanted.tuning);
+      if (!parsed) refusal = fmt::format("{}: {}", name, parsed.status().message());
+      return bool(parsed);
+    });
+    if (fits) continue;
+    throw Failure(
+        cli::kBadCommand,
+        fmt::format("--tuning \"{}\" fits none of the strategies, whose tunables kda-tune "
+                    "list shows; {}",
+                    wanted.tuning, refusal));
+  }
 }
 
 bool same_inputs(const Subject& a, const Subject& b) {
@@ -88,11 +133,13 @@ std::string title(const Subject& subject) { return subject.name + ", " + subject
 }  // namespace
 
 int run(const Request& request) {
+  check_apart(request);
   if (request.list) {
     print(cli::case_rows(), cli::case_columns(), request);
     return cli::kOk;
   }
   const std::vector<Subject> subjects = subjects_asked(request);
+  check_words(request);
   for (const std::string* path : {&request.json, &request.md, &request.csv}) {
     cli::check_writable(*path);
   }

@@ -8,6 +8,16 @@
 #include "base/text.hpp"
 
 namespace kda::cli {
+namespace {
+
+CLI::Validator not_empty(const std::string& complaint, const char* name) {
+  const auto check = [=](const std::string& text) {
+    return text.empty() ? complaint : std::string();
+  };
+  return {check, "", name};  // no words of its own in the help
+}
+
+}  // namespace
 
 CLI::Validator whole(std::int64_t least, std::int64_t most) {
   const auto check = [=](const std::string& text) {
@@ -29,11 +39,14 @@ CLI::Validator number(double least, double most) {
 }
 
 CLI::Validator file_name(const char* example) {
-  const auto check = [=](const std::string& text) {
-    return text.empty() ? fmt::format("an empty name is no file; {} is one", example)
-                        : std::string();
-  };
-  return {check, "", "file name"};  // no words of its own in the help
+  return not_empty(fmt::format("an empty name is no file; {} is one", example), "file name");
 }
+
+CLI::Validator directory_name() {
+  return not_empty("an empty name is no directory; without the option it is the library's own",
+                   "directory name");
+}
+
+CLI::Validator size_words() { return not_empty("an empty size is none; 200M is one", "size"); }
 
 }  // namespace kda::cli

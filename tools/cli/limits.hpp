@@ -16,6 +16,12 @@ CLI::Validator number(double least, double most);
 // "an empty name is no file; rows.txt is one": an unset variable in a script, say.
 CLI::Validator file_name(const char* example);
 
+// "an empty name is no directory; without the option it is the library's own"
+CLI::Validator directory_name();
+
+// "an empty size is none; 200M is one"
+CLI::Validator size_words();
+
 constexpr std::int64_t kMostDevices = 1024;
 constexpr std::int64_t kMostJobs = 1024;
 constexpr std::int64_t kMostMeasurements = 1'000'000'000;

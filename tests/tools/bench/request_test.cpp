@@ -6,6 +6,7 @@
 #include "problem/problem.hpp"
 #include "reference/cases.hpp"
 #include "support/catch.hpp"
+#include "support/scratch.hpp"
 #include "tools/run_tool.hpp"
 
 using namespace kda;
@@ -63,6 +64,10 @@ TEST_CASE("a wrong command line is exit code 2, with the known words", "[tools]"
   wrong({"h64", "--repeat", "3"}, "--repeat");
   wrong({"h64", "--beta", "1.5"}, "--beta: 1.5 is not a number from 0 to 1");
   wrong({"h64", "--beta", "nan"}, "--beta: nan is not a number from 0 to 1");  // once it was one
+  // Once nothing was run, device or not.
+  wrong({"h64", "--strategy", "nosuch"}, "--strategy nosuch: there are recurrent");
+  wrong({"h64", "--tuning", "threads=10..1"}, "threads");
+  wrong({"h64", "--cache-dir", ""}, "an empty name is no directory");
   wrong({"h64", "--json", "/nonexistent/rows.json"}, "/nonexistent/rows.json: No such file");
 }
 
@@ -90,4 +95,22 @@ TEST_CASE("strategies and tunings combine, lists expanded", "[tools]") {
   CHECK(wanted[2].strategy == "recurrent");
   REQUIRE(bench::wanted_variants({}, {}).size() == 1);
   CHECK(bench::wanted_variants({}, {})[0].strategy.empty());
+}
+
+// The bug: two documents were one on stdout, or one was lost in the other's file, with exit code 0.
+TEST_CASE("each result has a place of its own", "[tools]") {
+  const test::Scratch scratch;
+  const std::string file = scratch / "rows";
+  for (const auto& [one, other] : {std::pair<std::string, std::string>{"-", "-"},
+                                   {"-", "/dev/stdout"},
+                                   {file, file},
+                                   {file, scratch / "./rows"}}) {
+    const test::Ran ran = kda_bench({"--list", "--json", one, "--csv", other});
+    CHECK(ran.code == 2);
+    CHECK(ran.out.empty());
+    CHECK_THAT(ran.err, test::contains("each wants a place of its own"));
+  }
+  const test::Ran ran = kda_bench({"--list", "--json", "/dev/stdout"});
+  CHECK(ran.code == 0);
+  CHECK(Json::parse(ran.out).size() == reference::cases().size());
 }

@@ -1,6 +1,8 @@
 // kda-bench from its command line to its rows, on a driver that computes on the host.
 #include "bench/run.hpp"
 
+#include <fstream>
+
 #include "cli/subject.hpp"
 #include "reference/inputs.hpp"
 #include "support/catch.hpp"
@@ -181,4 +183,44 @@ TEST_CASE("an unknown tunable makes no measurement and exit code 2", "[tools]") 
   const test::Ran ran = bench_with(scratch, {words, "--quick", "--tuning", "warps=4"});
   CHECK(ran.code == 2);
   CHECK_THAT(ran.err, test::contains("columns"));
+}
+
+// The bug: beside a strategy or a tuning that there is one that there is not was passed over, with
+// exit code 0.
+TEST_CASE("each strategy and tuning that is named is one", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--strategy", "nosuch"}, {"--tuning", "threads=64,999"}}) {
+    std::vector<std::string> all = {words, "--quick"};
+    all.insert(all.end(), more.begin(), more.end());
+    const test::Ran ran = bench_with(scratch, all);
+    INFO(ran.err);
+    CHECK(ran.code == 2);
+    CHECK(ran.out.empty());
+  }
+  // Of several strategies a tuning may be of some alone.
+  const test::Ran ran = bench_with(
+      scratch, {words, "--quick", "--strategy", "chunk", "--tuning", "threads=64 columns=4"});
+  INFO(ran.err);
+  CHECK(ran.code == 0);
+  CHECK(Json::parse(ran.out).size() == 2);
+}
+
+// The bug: where the first of its files could not be written the others, and the table, were not.
+TEST_CASE("a file that cannot be written costs no other result", "[tools]") {
+  test::FakeGpu gpu;
+  serve(gpu, words);
+  const test::Scratch scratch;
+  const std::string table = scratch / "rows.md";
+  const test::Ran ran =
+      test::run_tool(&bench::main_of_bench,
+                     {"kda-bench", words, "--strategy", "recurrent", "--quick", "--quiet",
+                      "--cache-dir", scratch / "cache", "--json", "/dev/full", "--md", table});
+  CHECK(ran.code == 1);
+  CHECK_THAT(ran.err, test::contains("cannot write /dev/full"));
+  CHECK_THAT(ran.out, test::contains("GPU us"));
+  std::ifstream in(table);
+  CHECK_THAT(std::string(std::istreambuf_iterator<char>(in), {}), test::contains("| recurrent"));
 }
