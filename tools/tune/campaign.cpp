@@ -65,6 +65,7 @@ class Campaign {
         });
     progress_.note(fmt::format("{} kernels of {} compiled in {:.1f} s by {} processes",
                                done.kernels, done.total, done.seconds, done.processes));
+    if (!done.trouble.empty()) progress_.note("a process that compiles: " + done.trouble);
   }
 
   Json measure(const std::vector<int>& ordinals) {

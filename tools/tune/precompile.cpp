@@ -101,13 +101,15 @@ bool listen(Child& child) {
   }
 }
 
+// trouble: how a child ended that was not through.
 std::size_t compile_in(unsigned processes, const Request& request, Clock::time_point until,
-                       const std::function<void(std::size_t)>& on_done) {
+                       const std::function<void(std::size_t)>& on_done, std::string& trouble) {
   std::vector<Child> children;
   for (unsigned i = 0; i < processes; ++i) {
     std::vector<std::string> command = request.arguments;
     command.front() = worker::own_program();
-    command.insert(command.end(), {"--slice", fmt::format("{}/{}", i, processes)});
+    // Behind the subcommand: behind a -- it would be a problem.
+    command.insert(command.begin() + 2, {"--slice", fmt::format("{}/{}", i, processes)});
     Result<worker::Process> process = worker::Process::start(command);
     if (process) children.push_back({*std::move(process)});
   }
@@ -121,6 +123,8 @@ std::size_t compile_in(unsigned processes, const Request& request, Clock::time_p
     std::erase_if(children, [&](Child& each) {
       if (listen(each)) return false;
       ended += each.done;
+      const std::string how = each.process.end();
+      if (!how.starts_with("exit code 0")) trouble = how;
       return true;
     });
     on_done(sum());
@@ -142,8 +146,8 @@ Precompiled precompile(const Request& request, const device::Device& device,
   done(0);
   const unsigned processes = processes_for(request, *cache);
   result.processes = static_cast<int>(processes);
-  if (processes > 1 && !request.arguments.empty()) {
-    result.kernels = compile_in(processes, request, until, done);
+  if (processes > 1 && request.arguments.size() > 1) {
+    result.kernels = compile_in(processes, request, until, done, result.trouble);
   } else {
     result.kernels = compile(std::move(kernels), device, *cache, cores(), until, done);
   }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "cli/subject.hpp"
@@ -16,6 +17,7 @@ struct Precompiled {
   std::size_t kernels = 0, total = 0;
   double seconds = 0;
   int processes = 1;
+  std::string trouble;  // how a process ended that was not through; empty: none did
 };
 
 // on_progress: kernels done, of how many.  Ends early at `until` and on Ctrl-C; what does not

@@ -20,18 +20,18 @@ struct Tool {
   test::Scratch scratch;
   std::string said, complaints;
 
-  // The exit code.  `before` is a command to run it by.
+  // The exit code.  `before` is a command to run it by, `end` what the problem stands behind.
   int tune(const std::string& words, const std::string& options, int devices,
-           const std::string& before = "") {
+           const std::string& before = "", const std::string& end = "") {
     std::string problems;
     for (int tokens = 40; tokens <= 72; tokens += 8) {
       problems += (problems.empty() ? "" : ";") + ("T=" + std::to_string(tokens) + " " + kWords);
     }
     const std::string command =
         "KDA_FAKE_DEVICES=" + std::to_string(devices) + " KDA_FAKE_PROBLEMS='" + problems + "' " +
-        before + " " KDA_BINARY_DIR "/tests/kda-tune-on-fake-gpu tune \"" + words + " " + kWords +
-        "\" --strategy recurrent --cache-dir " + (scratch / "cache") + " -o json " + options +
-        " > " + (scratch / "out") + " 2> " + (scratch / "err");
+        before + " " KDA_BINARY_DIR "/tests/kda-tune-on-fake-gpu tune --strategy recurrent" +
+        " --cache-dir " + (scratch / "cache") + " -o json " + options + end + " \"" + words + " " +
+        kWords + "\" > " + (scratch / "out") + " 2> " + (scratch / "err");
     const int status = std::system(command.c_str());
     said = text_of("out");
     complaints = text_of("err");
@@ -185,4 +185,15 @@ TEST_CASE("Ctrl-C prints what was found, and --resume goes on", "[tools][compile
   REQUIRE(code == 130);
   CHECK_THAT(tool.complaints, test::contains("--resume goes on"));
   REQUIRE(tool.tune("T=40", "--tuning 'threads=64 stages=2' --resume", 1) == 0);
+}
+
+// The bug: behind a -- what the processes that compile are told was a problem to them, and nothing
+// was compiled ahead, without a word.
+TEST_CASE("problems may stand behind a --", "[tools][compile]") {
+  Tool tool;
+  const int code = tool.tune("T=40", "--tuning 'threads=256 stages=2' --processes 2", 1, "", " --");
+  INFO(tool.complaints);
+  REQUIRE(code == 0);
+  CHECK_THAT(tool.complaints, test::contains("8 kernels of 8 compiled"));
+  CHECK_THAT(tool.complaints, !test::contains("a process that compiles: "));
 }
