@@ -3,13 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "cache/layout.hpp"
 #include "cache/survey.hpp"
 #include "cli/failure.hpp"
 #include "cli/presets.hpp"
@@ -30,7 +34,8 @@ using cli::Json;
 using cli::must;
 
 constexpr Column kDamagedEntries[] = {{"entry", "entry"}, {"why", "damaged"}};
-constexpr Column kLeftOut[] = {{"arch", "arch"}, {"problem", "problem"}, {"why", "left out"}};
+constexpr Column kLeftOut[] = {
+    {"arch", "arch"}, {"problem", "problem"}, {"path", "path"}, {"why", "left out"}};
 
 // A device's kernels for these problems, each as its file; whatever cannot be served is said.
 class Collector {
@@ -121,19 +126,47 @@ std::vector<std::string> compiled(const Request& request, Json& left_out) {
   return files;
 }
 
-std::vector<std::string> cached(const Request& request) {
+std::vector<std::string> cached(const Request& request, Json& left_out) {
   const std::string directory = cache::shared_cache(request.cache_dir)->directory();
   if (directory.empty()) throw cli::Failure(cli::kFailed, "there is no cache to take from");
+  if (const std::string why = cache::Layout(directory).trouble(); !why.empty()) {
+    throw cli::Failure(cli::kFailed, "the cache cannot be looked into: " + why);
+  }
   const std::set<std::string> targets = wanted_targets(request);
   std::vector<std::string> files;
   for (const cache::Filed& filed : cache::survey(directory)) {
-    if (!filed.trouble.empty()) continue;
+    if (!filed.trouble.empty()) {  // of whatever target
+      left_out.push_back({{"path", filed.path}, {"why", filed.trouble}});
+      continue;
+    }
     if (!targets.empty() && !targets.contains(filed.stored.entry.target)) continue;
-    std::string contents;  // of one that is gone meanwhile: none
-    if (base::file::read(filed.path, cache::kMaxFileBytes, contents) != 0) continue;
-    files.push_back(std::move(contents));
+    std::string contents;
+    const int error = base::file::read(filed.path, cache::kMaxFileBytes, contents);
+    if (error == 0) files.push_back(std::move(contents));
+    if (error == 0 || error == ENOENT) continue;  // gone meanwhile
+    left_out.push_back({{"path", filed.path}, {"why", base::file::describe(error)}});
   }
   return files;
+}
+
+// The report would be written over the bundle that it is of.
+void check_apart(const Request& request) {
+  if (!cli::is_same_file(request.output.file, request.bundle_file)) return;
+  throw cli::Failure(cli::kBadCommand, fmt::format("--output {} is the bundle itself, which the "
+                                                   "report would replace; name another file",
+                                                   request.output.file));
+}
+
+// Nor a pipe or what is open already: a bundle is written, and read back, whole.
+void check_plain(const std::string& file) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  const bool fits = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  if (fits && !cli::is_stdout(file)) return;
+  throw cli::Failure(cli::kBadCommand, fmt::format("bundle create {}: it is no plain file, and a "
+                                                   "bundle is read back whole; name a file, such "
+                                                   "as kernels.kdab",
+                                                   file));
 }
 
 // What would choose among kernels to compile, as typed; empty: nothing.
@@ -151,6 +184,10 @@ std::string why_none(const Json& left_out) {
   const Json& first = left_out.front();
   const std::string others =
       left_out.size() > 1 ? fmt::format("; {} more are left out", left_out.size() - 1) : "";
+  if (first.contains("path")) {
+    return fmt::format(": {}: {}{}", first["path"].get<std::string>(),
+                       first["why"].get<std::string>(), others);
+  }
   return fmt::format(": {} for {}: {}{}", first["problem"].get<std::string>(),
                      first["arch"].get<std::string>(), first["why"].get<std::string>(), others);
 }
@@ -203,10 +240,12 @@ int bundle_create(const Request& request) {
   if (!base::env::get("NVRTC_APPEND_FLAGS").empty()) {
     base::log::warn("NVRTC_APPEND_FLAGS is set: this bundle is for programs that set it alike");
   }
+  check_plain(request.bundle_file);
+  check_apart(request);
   cli::check_writable(request.bundle_file);
   Json left_out = Json::array();
   const std::vector<std::string> files =
-      request.from_cache ? cached(request) : compiled(request, left_out);
+      request.from_cache ? cached(request, left_out) : compiled(request, left_out);
   if (files.empty())
     throw cli::Failure(cli::kFailed,
                        "there is no kernel to put into a bundle" + why_none(left_out));
@@ -217,15 +256,20 @@ int bundle_create(const Request& request) {
   Json damaged = Json::array();
   const Json rows = rows_of(*written, damaged);
   cli::Document document(request.output);
-  document.say(fmt::format("{}: {} kernels, {}", request.bundle_file, rows.size(),
-                           base::bytes_text(written->bytes())));
+  const Json made{
+      {"file", request.bundle_file}, {"kernels", rows.size()}, {"bytes", written->bytes()}};
+  document.tell("bundle", Json::array({made}),
+                fmt::format("{}: {} kernels, {}", request.bundle_file, rows.size(),
+                            base::bytes_text(written->bytes())));
   document.add("entries", rows, entry_columns());
   if (!left_out.empty()) document.add("left out", left_out, kLeftOut);
   document.print();
-  return cli::kOk;
+  // What no problem needs a strategy may refuse; of a cache all was wanted.
+  return request.from_cache && !left_out.empty() ? cli::kFailed : cli::kOk;
 }
 
 int bundle_ls(const Request& request) {
+  check_apart(request);
   const auto bundle = opened(request);
   Json damaged = Json::array();
   cli::Document document(request.output);
@@ -236,11 +280,14 @@ int bundle_ls(const Request& request) {
 }
 
 int bundle_verify(const Request& request) {
+  check_apart(request);
   const auto bundle = opened(request);
   Json damaged = Json::array();
   rows_of(*bundle, damaged);
   cli::Document document(request.output);
-  document.say(fmt::format("{} entries, {} damaged", bundle->size(), damaged.size()));
+  document.tell("verified",
+                Json::array({{{"entries", bundle->size()}, {"damaged", damaged.size()}}}),
+                fmt::format("{} entries, {} damaged", bundle->size(), damaged.size()));
   document.add("damaged", damaged, kDamagedEntries);
   document.print();
   return damaged.empty() ? cli::kOk : cli::kFailed;

@@ -15,6 +15,13 @@ void write_plot(const std::vector<std::string>& journals, const std::string& fil
 }
 
 int plot(const Request& request) {
+  for (const std::string& journal : request.files) {
+    if (!cli::is_same_file(journal, request.plot)) continue;
+    throw cli::Failure(cli::kBadCommand,
+                       "--out " + request.plot +
+                           " is a journal of a search, which the page would replace; name another "
+                           "file, such as searches.html");
+  }
   write_plot(request.files, request.plot, request.output.out);
   return cli::kOk;
 }

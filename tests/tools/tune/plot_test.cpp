@@ -67,3 +67,13 @@ TEST_CASE("what is no journal is refused", "[tools]") {
   std::ofstream(scratch / "x") << "{}\n";
   CHECK(test::kda_tune({"plot", scratch / "x", "--out", scratch / "page.html"}).code == 2);
 }
+
+// The bug: the page took the place of the journal that it was of, and no search could be resumed.
+TEST_CASE("a page is not written over its journal", "[tools]") {
+  const test::Scratch scratch;
+  const std::string journal = journal_in(scratch);
+  const test::Ran ran = test::kda_tune({"plot", journal, "--out", scratch / "./j.jsonl"});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, test::contains("is a journal of a search"));
+  CHECK(tune::read_journal(journal));
+}
