@@ -58,6 +58,15 @@ std::string directory_of(const Request& request) {
   return directory;
 }
 
+// Where something may be taken away, too.
+std::string directory_to_change(const Request& request) {
+  std::string directory = directory_of(request);
+  if (env::cache_mode() == env::CacheMode::read_write) return directory;
+  throw cli::Failure(cli::kFailed,
+                     fmt::format("nothing was removed: KDA_CACHE is {}, and {} is not written",
+                                 env::get("KDA_CACHE"), directory));
+}
+
 std::vector<cache::Filed> whole_entries(const std::string& directory) {
   std::vector<cache::Filed> all = cache::survey(directory);
   std::erase_if(all, [](const cache::Filed& filed) { return !filed.trouble.empty(); });
@@ -187,7 +196,7 @@ int cache_show(const Request& request) {
     fields.push_back({{"field", field}, {"value", value}});
   }
   cli::Document document(request.output);
-  document.say("file  " + found[0].path);
+  document.tell("file", Json::array({{{"path", found[0].path}}}), "file  " + found[0].path);
   document.add("entry", Json::array({entry_row(found[0].stored, found[0].used)}), entry_columns());
   document.add("key fields", fields, kFields);
   document.print();
@@ -195,7 +204,8 @@ int cache_show(const Request& request) {
 }
 
 int cache_verify(const Request& request) {
-  const std::vector<cache::Filed> all = cache::survey(directory_of(request));
+  const std::vector<cache::Filed> all =
+      cache::survey(request.remove ? directory_to_change(request) : directory_of(request));
   Json damaged = Json::array(), unreadable = Json::array();
   for (const cache::Filed& filed : all) {
     if (filed.trouble.empty()) continue;
@@ -207,9 +217,13 @@ int cache_verify(const Request& request) {
     damaged.push_back({{"path", filed.path}, {"why", filed.trouble}, {"removed", removed}});
   }
   cli::Document document(request.output);
-  document.say(fmt::format(
-      "{} entries, {} damaged{}", all.size(), damaged.size(),
-      unreadable.empty() ? "" : fmt::format(", {} that cannot be read", unreadable.size())));
+  const Json counts{
+      {"entries", all.size()}, {"damaged", damaged.size()}, {"unreadable", unreadable.size()}};
+  document.tell(
+      "verified", Json::array({counts}),
+      fmt::format(
+          "{} entries, {} damaged{}", all.size(), damaged.size(),
+          unreadable.empty() ? "" : fmt::format(", {} that cannot be read", unreadable.size())));
   document.add("damaged", damaged, kDamaged);
   if (!unreadable.empty()) document.add("unreadable", unreadable, kUnreadable);
   document.print();
@@ -217,7 +231,7 @@ int cache_verify(const Request& request) {
 }
 
 int cache_gc(const Request& request) {
-  const std::string directory = directory_of(request);
+  const std::string directory = directory_to_change(request);
   const std::int64_t limit = limit_of(request);
   file::Info info;
   const bool exists = file::info(directory, info) == 0;  // else it is not made for this
@@ -244,7 +258,7 @@ int cache_gc(const Request& request) {
 }
 
 int cache_clear(const Request& request) {
-  const std::string directory = directory_of(request);
+  const std::string directory = directory_to_change(request);
   const cache::Layout at(directory);
   const Json row{
       {"directory", directory},

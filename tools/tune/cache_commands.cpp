@@ -49,7 +49,8 @@ void add_cache_commands(CLI::App& app, Request& request, Command& chosen) {
   };
   const auto add_cache = [&](const char* name, const char* about, Command command) {
     CLI::App* sub = add(cache, name, about, kCacheExamples, command);
-    sub->add_option("--cache-dir", request.cache_dir, "another cache than the library's");
+    sub->add_option("--cache-dir", request.cache_dir, "another cache than the library's")
+        ->check(cli::directory_name());
     return sub;
   };
   add_cache("path", "Prints its directory and nothing else.", cache_path);
@@ -65,7 +66,8 @@ void add_cache_commands(CLI::App& app, Request& request, Command& chosen) {
   sub = add_cache("verify", "Reads every entry and checks it whole.", cache_verify);
   sub->add_flag("--remove", request.remove, "take damaged ones away");
   sub = add_cache("gc", "Removes what was used longest ago, down to the limit.", cache_gc);
-  sub->add_option("--max-size", request.max_size, "200M, 1G; default: KDA_CACHE_MAX_SIZE");
+  sub->add_option("--max-size", request.max_size, "200M, 1G; default: KDA_CACHE_MAX_SIZE")
+      ->check(cli::size_words());
   add_cache("clear", "Removes every compiled kernel; measurements stay.", cache_clear);
 
   CLI::App* bundle =

@@ -1,8 +1,11 @@
 #include "tune/cache_health.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +35,20 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
+// 0 where it could be made, or errno; nothing is left of the trial.
+int try_to_make(std::string directory) {
+  file::Info info;
+  std::string above = directory;
+  while (above.size() > 1) {
+    above.resize(std::max<std::size_t>(above.rfind('/'), 1));
+    if (file::info(above, info) != ENOENT) break;
+    directory = above;
+  }
+  if (::mkdir(directory.c_str(), 0700) != 0) return errno;
+  ::rmdir(directory.c_str());
+  return 0;
+}
+
 }  // namespace
 
 CacheHealth cache_health(const std::string& directory) {
@@ -56,9 +73,14 @@ CacheHealth cache_health(const std::string& directory) {
     }
   }
   health.set_aside = names_in(health.directory + "/v1/bad").size();
-  if (const int error = file::make_directories(health.directory); error != 0) {
-    health.trouble = fmt::format("it cannot be made: {}; set KDA_CACHE_DIR", file::describe(error));
-  } else if (::access(health.directory.c_str(), W_OK) != 0) {
+  if (base::env::cache_mode() != base::env::CacheMode::read_write) return health;
+  file::Info info;
+  if (file::info(health.directory, info) == ENOENT) {
+    if (const int error = try_to_make(health.directory)) {
+      health.trouble =
+          fmt::format("it cannot be made: {}; set KDA_CACHE_DIR", file::describe(error));
+    }
+  } else if (!info.directory || ::access(health.directory.c_str(), W_OK) != 0) {
     health.trouble = "it cannot be written; set KDA_CACHE_DIR";
   }
   return health;

@@ -13,7 +13,7 @@ struct CacheHealth {
   std::size_t damaged = 0;    // entries whose digest does not match; the library rebuilds those
   std::size_t set_aside = 0;  // damaged ones that it has met already
   std::string unreadable;     // what could not be looked into, and why
-  std::string trouble;        // why the directory cannot be written; empty when it can
+  std::string trouble;        // why the directory cannot be written; empty when it can, or need not
 };
 
 CacheHealth cache_health(const std::string& directory);

@@ -9,7 +9,9 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "cache/bundle.hpp"
+#include "cache/entry_file.hpp"
 #include "cache/layout.hpp"
+#include "cache/survey.hpp"
 #include "tune/checks.hpp"
 #include "tune/roots.hpp"
 
@@ -32,19 +34,31 @@ void check_cache_place(const std::string& place, Checks& checks) {
   const auto add = [&](const char* state, const std::string& found) {
     checks.add("KDA_CACHE_PATH", state, found);
   };
+  const auto counted = [&](const char* kind, std::size_t entries, std::size_t damaged) {
+    const std::string bad =
+        damaged == 0 ? "" : fmt::format(", {} of them damaged or unreadable", damaged);
+    add(damaged == 0 ? "ok" : "bad",
+        fmt::format("{}: a {} of {} entries{}", place, kind, entries, bad));
+  };
   file::Info info;
   if (const int error = file::info(place, info)) {
     add("bad", place + ": " + file::describe(error));
   } else if (!info.directory) {
     const auto bundle = cache::Bundle::read(place);
-    add(bundle ? "ok" : "bad",
-        bundle ? fmt::format("{}: a bundle of {} entries", place, (*bundle)->size())
-               : bundle.status().message());
+    if (!bundle) return add("bad", bundle.status().message());
+    std::size_t damaged = 0;
+    for (std::size_t i = 0; i < (*bundle)->size(); ++i) {
+      cache::Stored stored;
+      damaged += cache::decode((*bundle)->entry(i), stored).empty() ? 0 : 1;
+    }
+    counted("bundle", (*bundle)->size(), damaged);
   } else if (const std::string why = cache::Layout(place).trouble(); !why.empty()) {
     add("bad", why);
   } else {
-    add("ok",
-        fmt::format("{}: a cache of {} entries", place, cache::Layout(place).entries().size()));
+    const std::vector<cache::Filed> all = cache::survey(place);
+    const auto whole = [](const cache::Filed& filed) { return filed.trouble.empty(); };
+    counted("cache", all.size(),
+            all.size() - static_cast<std::size_t>(std::count_if(all.begin(), all.end(), whole)));
   }
 }
 

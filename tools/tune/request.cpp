@@ -123,7 +123,8 @@ void add_configuration(CLI::App& app, Request& request) {
   app.add_option("--tuning", request.tunings, "fix these tunables, \"chunk=32 shards=2\"")
       ->allow_extra_args(false);
   app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(cli::directory_name());
 }
 
 void add_jobs(CLI::App& app, Request& request) {
@@ -191,16 +192,18 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub->add_option("--method", request.method, "halving, exhaustive, random or local")
       ->capture_default_str()
       ->check(CLI::IsMember({"halving", "exhaustive", "random", "local"}));
-  sub->add_option("--time", request.seconds, "seconds for all problems together")
+  sub->add_option("--time", request.seconds, "seconds for all problems together; 0: no limit")
       ->check(cli::number(0, cli::kMostSeconds));
-  sub->add_option("--max-evals", request.max_evals, "measurements a problem, before the finals")
+  sub->add_option("--max-evals", request.max_evals,
+                  "measurements a problem, before the finals; 0: no limit")
       ->check(cli::whole(0, cli::kMostMeasurements));
   sub->add_option("--seed", request.seed, "of the inputs and of --method random")
       ->capture_default_str()
       ->check(cli::whole(0, cli::kMostSeed));
   sub->add_flag("--resume,!--fresh", request.resume, "go on with the journal of a stopped search");
-  sub->add_option("--device", request.device, "CUDA ordinal; default: every visible device")
-      ->check(cli::whole(0, cli::kMostDevices - 1));
+  CLI::Option* device =
+      sub->add_option("--device", request.device, "CUDA ordinal; default: every visible device")
+          ->check(cli::whole(0, cli::kMostDevices - 1));
   sub->add_option("--plot", request.plot, "a page of plots, self-contained")
       ->type_name("FILE|-")
       ->check(cli::file_name("searches.html"));
@@ -209,9 +212,11 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub->add_option("--devices", request.devices, "CUDA ordinals to measure on at once: 0,1,2,3")
       ->delimiter(',')
       ->check(cli::whole(0, cli::kMostDevices - 1))
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->excludes(device);
   sub->add_option("--wisdom-dir", request.wisdom_dir, "measurements; default: as the library")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(cli::directory_name());
 
   sub = add("worker", "", "", worker);
   sub->group("");

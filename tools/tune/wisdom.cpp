@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "cli/failure.hpp"
+#include "cli/tell.hpp"
 #include "cli/text_file.hpp"
 #include "strategy/table.hpp"
 #include "tune/commands.hpp"
@@ -222,7 +223,10 @@ int wisdom_import(const Request& request) {
 int wisdom_merge(const Request& request) {
   const std::shared_ptr<Wisdom> together = in_memory();
   for (const std::string& file : request.files) {
-    (void)import(file, text_of(file), *together, request.lenient);
+    for (const std::string& line :
+         import(file, text_of(file), *together, request.lenient).refused) {
+      cli::tell(request.output.err, fmt::format("{}: {}; passed over\n", file, line));
+    }
   }
   print_lines(request, records(*together, true));
   return cli::kOk;
@@ -257,7 +261,10 @@ int wisdom_prune(const Request& request) {
   if (const std::string why = why_not_kept(*wisdom_of(request)); !why.empty()) {
     throw cli::Failure(cli::kFailed, "nothing was removed: " + why);
   }
-  const auto removed = tune::prune(*wisdom_to_read(request), request.prune, now);
+  tune::Prune what = request.prune;
+  // A word such as h200 stands for the name that records have.
+  if (const auto known = device::parse(what.device)) what.device = known->name;
+  const auto removed = tune::prune(*wisdom_to_read(request), what, now);
   if (!removed) throw cli::Failure(cli::kFailed, removed.status().message());
   const std::string journals =
       removed->journals == 0 ? "" : fmt::format(", and {} journals of searches", removed->journals);

@@ -16,7 +16,7 @@ constexpr const char* kWisdomExamples =
     "  kda-tune wisdom import a.jsonl                 of two answers the newer stays\n"
     "  kda-tune wisdom merge a.jsonl b.jsonl          into one, on stdout\n"
     "  kda-tune wisdom prune --stale --damaged\n"
-    "\nExit codes of verify: 0 every file is a sound record; 1 some are not.\n";
+    "\nExit codes of verify: 0 no file is damaged or unreadable; 1 some are.\n";
 
 constexpr const char* kPlotExamples =
     "Examples:\n"
@@ -48,7 +48,8 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
                        Prints prints = Prints::rows) {
     CLI::App* sub = add_apart(name, about, command, prints);
     sub->add_option("--wisdom-dir", request.wisdom_dir, "measurements; default: as the library")
-        ->type_name("DIR");
+        ->type_name("DIR")
+        ->check(cli::directory_name());
     return sub;
   };
   const auto add_files = [&](CLI::App* sub) {
@@ -77,7 +78,8 @@ void add_wisdom_commands(CLI::App& app, Request& request, Command& chosen) {
             wisdom_prune);
   sub->add_flag("--stale", request.prune.stale, "of other templates or compilers than now");
   sub->add_flag("--damaged", request.prune.damaged, "what verify calls damaged");
-  sub->add_option("--of-device", request.prune.device, "of the device of this name")
+  sub->add_option("--of-device", request.prune.device,
+                  "of the device of this name: h200, \"NVIDIA H200\"")
       ->type_name("NAME");
   sub->add_flag("--all", request.prune.all, "every one");
 

@@ -396,3 +396,42 @@ TEST_CASE("what cannot be read is not called damaged", "[tools]") {
   CHECK_THAT(said["unreadable"][0]["why"].get<std::string>(), test::contains("EIO"));
   CHECK(cache::Layout(scratch / "c").entries().size() == 2);
 }
+
+// The bug: a name that a script left empty was the user's own cache, which was cleared.
+TEST_CASE("an empty directory or size is refused, and nothing is removed", "[tools]") {
+  const test::Scratch scratch;
+  fill(scratch / "c", scratch / "k.kdab");
+  const test::Environment own("KDA_CACHE_DIR", scratch / "c");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"cache", "clear", "--cache-dir", ""},
+        {"cache", "gc", "--max-size", ""},
+        {"wisdom", "prune", "--all", "--wisdom-dir", ""},
+        {"tune", "h64", "--wisdom-dir", ""},
+        {"build", "h64", "--cache-dir", ""}}) {
+    const test::Ran ran = test::kda_tune(words);
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains("an empty"));
+  }
+  CHECK(cache::Layout(scratch / "c").entries().size() == 2);
+}
+
+// The bug: what KDA_CACHE=ro keeps a plan from writing clear, gc and verify --remove took away.
+TEST_CASE("nothing is removed of a cache that is not to be written", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c";
+  fill(dir, scratch / "k.kdab");
+  for (const char* mode : {"ro", "off"}) {
+    const test::Environment cache("KDA_CACHE", mode);
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"clear"}, {"gc", "--max-size", "1K"}, {"verify", "--remove"}}) {
+      std::vector<std::string> all = {"cache"};
+      all.insert(all.end(), words.begin(), words.end());
+      all.insert(all.end(), {"--cache-dir", dir});
+      const test::Ran ran = test::kda_tune(all);
+      CHECK(ran.code == 1);
+      CHECK_THAT(ran.err, test::contains("nothing was removed: KDA_CACHE is " + std::string(mode)));
+    }
+    CHECK(test::kda_tune({"cache", "verify", "--cache-dir", dir}).code == 0);
+  }
+  CHECK(cache::Layout(dir).entries().size() == 2);
+}

@@ -1,9 +1,11 @@
 // kda-tune doctor sees the places that the environment names as the library does.
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/file.hpp"
+#include "cache/layout.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
@@ -103,4 +105,37 @@ TEST_CASE("doctor names variables that the library does not read", "[tools]") {
   const test::Environment cache("KDA_CACHE_DIR", scratch / "c"), misspelt("KDA_CAHCE_DIR", "/tmp");
   CHECK_THAT(rows_of("environment"),
              test::contains("none KDA_CAHCE_DIR is set, which the library does not read\n"));
+}
+
+// The bug: a bundle or a cache of KDA_CACHE_PATH passed whatever was in it.
+TEST_CASE("doctor reads what is in the places of KDA_CACHE_PATH", "[tools]") {
+  const test::Scratch scratch;
+  const std::string dir = scratch / "c", file = scratch / "k.kdab";
+  REQUIRE(test::kda_tune({"bundle", "create", file, "T=64 H=2 K=16 V=16", "--strategy", "recurrent",
+                          "--arch", "sm_89", "--cache-dir", dir, "-q"})
+              .code == 0);
+  const test::Environment here("KDA_CACHE_DIR", scratch / "other"),
+      path("KDA_CACHE_PATH", dir + ":" + file);
+  CHECK(rows_of("KDA_CACHE_PATH") ==
+        "ok " + dir + ": a cache of 1 entries\nok " + file + ": a bundle of 1 entries\n");
+  for (const std::string& each : {cache::Layout(dir).entries().at(0), file}) {
+    std::string text;
+    REQUIRE(base::file::read(each, 1 << 24, text) == 0);
+    text[text.size() - 100] = static_cast<char>(~text[text.size() - 100]);
+    REQUIRE(base::file::publish(scratch.path(), each, text) == 0);
+  }
+  const std::string damaged = " of 1 entries, 1 of them damaged or unreadable\n";
+  CHECK(rows_of("KDA_CACHE_PATH") ==
+        "bad " + dir + ": a cache" + damaged + "bad " + file + ": a bundle" + damaged);
+}
+
+// The bug: doctor made the directory that it looked at, misspelt or not to be written.
+TEST_CASE("doctor makes no directory", "[tools]") {
+  const test::Scratch scratch;
+  const test::Environment here("KDA_CACHE_DIR", scratch / "a/typo");
+  for (const char* mode : {"rw", "ro"}) {
+    const test::Environment cache("KDA_CACHE", mode);
+    CHECK_THAT(rows_of("cache"), test::contains("ok " + scratch.path() + "/a/typo: 0 entries"));
+    CHECK(std::filesystem::is_empty(scratch.path()));
+  }
 }

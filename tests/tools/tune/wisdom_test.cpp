@@ -307,3 +307,27 @@ TEST_CASE("records that cannot be read are told of", "[tools]") {
   CHECK(doctor.code == 1);
   CHECK_THAT(doctor.out, test::contains("kda-tune wisdom verify shows them"));
 }
+
+// The bug: the word by which all else knows a device was of no record.
+TEST_CASE("prune takes the devices that all else takes", "[tools]") {
+  const test::Scratch scratch;
+  REQUIRE(
+      tune::Wisdom(scratch.path(), "").add(test::record_of(test::problem_in_words("T=300 H=2"))));
+  CHECK(out_of({"wisdom", "prune", "--of-device", "h100", "--wisdom-dir", scratch.path()}) ==
+        "0 removed\n");
+  CHECK(out_of({"wisdom", "prune", "--of-device", "h200", "--wisdom-dir", scratch.path()}) ==
+        "1 removed\n");
+}
+
+// The bug: merge passed over lines without a word.
+TEST_CASE("merge says which lines it passes over", "[tools]") {
+  const test::Scratch scratch;
+  const std::string file = scratch / "a.jsonl";
+  std::ofstream(file) << "damage\n"
+                      << tune::to_json(test::record_of(test::problem_in_words("T=300 H=2")))
+                      << "\n";
+  const test::Ran ran = test::kda_tune({"wisdom", "merge", file, "--lenient"});
+  CHECK(ran.code == 0);
+  CHECK(lines_in(ran.out) == 1);
+  CHECK_THAT(ran.err, test::contains(file + ": line 1: ") && test::contains("; passed over"));
+}
