@@ -5,6 +5,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
 #include "cli/failure.hpp"
 #include "cli/tell.hpp"
 #include "cli/text_file.hpp"
@@ -33,6 +34,19 @@ class InterruptScope {
   void (*before_)(int);
 };
 
+// Several of them would be one search, made again.
+void check_regimes(const Request& request) {
+  for (const std::string& text : request.problems) {
+    for (const std::string_view word : base::split(text, ' ')) {
+      if (!word.starts_with("gate_regime=")) continue;
+      throw cli::Failure(cli::kBadCommand,
+                         fmt::format("{}: a search measures by gates of both kinds at once, as "
+                                     "gate_regime=mixed has them; leave the word out",
+                                     word));
+    }
+  }
+}
+
 bool any(const Json& rows, const char* key, const char* value) {
   return std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
     const auto at = row.find(key);
@@ -46,6 +60,12 @@ int tune(const Request& request) {
   // A wrong word ends here, device or not.
   (void)search_options_of(request);
   const std::vector<cli::Subject> subjects = problems_of(request);
+  check_regimes(request);
+  if (cli::is_same_file(request.plot, request.output.file)) {
+    throw cli::Failure(cli::kBadCommand, fmt::format("--plot {0} and --output {1}: each wants a "
+                                                     "place of its own, as --plot searches.html",
+                                                     request.plot, request.output.file));
+  }
   cli::check_writable(request.plot);
   const Result<device::Device> device =
       device::query(request.devices.empty() ? request.device : request.devices.front());
