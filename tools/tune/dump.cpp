@@ -122,7 +122,9 @@ int dump(const Request& request) {
       text += (text.empty() ? "" : "\n") + dumped.text;
     }
   }
-  if (request.output.format == "table" && !text.empty()) {
+  const bool markdown = request.output.format == "md";
+  if ((request.output.format == "table" || markdown) && !text.empty()) {
+    if (markdown) text = "```\n" + text + "```\n";
     cli::write_text(request.output.file, text, request.output.out);
     return cli::kOk;
   }

@@ -112,6 +112,22 @@ std::string short_value(const std::string& value) {
   return fmt::format("{} bytes, digest {}", value.size(), base::digest(value).substr(0, 12));
 }
 
+void add_asked(const cli::Subject& subject, const Target& target, const plan::Choice& choice,
+               cli::Document& document) {
+  const std::string problem = problem::to_text(subject.problem);
+  const std::string lengths = strategy::expected_of_what(subject.problem);
+  const bool present = target.device.present();
+  Json row{{"problem", problem}, {"device", target.device.name}, {"present", present}};
+  if (!choice.evidence.empty()) row["evidence"] = choice.evidence;
+  if (!lengths.empty()) row["lengths"] = lengths;
+  document.tell("asked", Json::array({row}), "problem  " + problem);
+  if (!document.for_people()) return;
+  document.say(
+      fmt::format("device   {}{}", target.device.name, present ? "" : " (named, not present)"));
+  if (!choice.evidence.empty()) document.say("evidence " + choice.evidence);
+  if (!lengths.empty()) document.say("lengths  " + lengths);
+}
+
 }  // namespace
 
 int explain(const Request& request) {
@@ -122,13 +138,7 @@ int explain(const Request& request) {
   const std::shared_ptr<cache::Cache> cache = cache::shared_cache(request.cache_dir);
 
   cli::Document document(request.output);
-  document.say("problem  " + problem::to_text(subject.problem));
-  document.say(fmt::format("device   {}{}", target.device.name,
-                           target.device.present() ? "" : " (named, not present)"));
-  if (!choice.evidence.empty()) document.say("evidence " + choice.evidence);
-  if (const std::string lengths = strategy::expected_of_what(subject.problem); !lengths.empty()) {
-    document.say("lengths  " + lengths);
-  }
+  add_asked(subject, target, choice, document);
   document.add("candidates", candidates(subject, target, options, choice), kCandidates);
   Json kernels = Json::array(), fields = Json::array(), near = Json::array();
   std::optional<std::vector<cache::Stored>> entries;
