@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import types
+import typing
 
 import pytest
 from support import ROOT
@@ -37,7 +38,7 @@ def test_without_torch_there_is_no_attribute_of_that_name():
     assert second == "torch"
 
 
-# The bug: an editable install, whose sources lie apart from what was built, did not find its library.
+# The bug: an editable install, whose sources lie apart from what is built, did not find its library.
 @pytest.mark.parametrize("at", [0, 1, None])
 def test_the_library_may_lie_in_any_folder_of_the_package(monkeypatch, tmp_path, at):
     folders = [tmp_path / "built", tmp_path / "sources"]
@@ -49,6 +50,31 @@ def test_the_library_may_lie_in_any_folder_of_the_package(monkeypatch, tmp_path,
         (folders[at] / "libkda.so").touch()
     found = "libkda.so" if at is None else str(folders[at] / "libkda.so")
     assert list(_library._candidates()) == [found]
+
+
+NAMES = """
+import kda
+p = kda.Problem(heads=16, qkv_type="f16", gate=2, state_layout=kda.StateLayout.key_first)
+o = kda.Options(effort="measure", cache_mode=1)
+held: tuple[kda.DType, kda.Gate, kda.Effort, kda.CacheMode] = (
+    p.qkv_type, p.gate, o.effort, o.cache_mode
+)
+kda.Problem(qkv_type=1.5)  # type: ignore[arg-type]
+"""
+
+
+# The bug: to type checkers, for which the package has its mark, an enumerated field took no names.
+def test_type_checkers_know_that_enumerators_may_be_named(tmp_path):
+    assert typing.get_type_hints(kda.Problem)["qkv_type"] is kda.DType
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    (tmp_path / "names.py").write_text(NAMES)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
+    command += [str(tmp_path / "names.py"), "--cache-dir", str(tmp_path)]
+    env = dict(os.environ)
+    if "KDA_PYTHON_INSTALLED" not in env:
+        env["MYPYPATH"] = str(ROOT / "tools" / "python")
+    ran = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.fixture

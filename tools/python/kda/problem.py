@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
-from typing import Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 __all__ = ["CacheMode", "DType", "Effort", "Gate", "Index", "Options", "Problem", "StateLayout"]
 
@@ -75,6 +75,23 @@ Directory = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Word = TypeVar("Word", bound=enum.IntEnum)
 
 
+if TYPE_CHECKING:
+
+    class Named(Protocol[Word]):
+        """A field that takes an enumerator, its name or its number, and holds the enumerator."""
+
+        def __get__(self, instance: Any, owner: Any = None) -> Word: ...
+        def __set__(self, instance: Any, value: Union[Word, str, int]) -> None: ...
+
+else:
+    Named = Union  # of one type, which is that type
+
+
+def _default(word: enum.IntEnum) -> Any:
+    """Of such a field, which to a type checker is none of its values."""
+    return word
+
+
 def _member(kind: type[Word], field: str, value: Union[Word, str, int]) -> Word:
     """The enumerator that `value` is or names."""
     try:
@@ -118,17 +135,17 @@ class Problem:
     """Largest N of any run."""
     varlen: bool = False
     """Runs bring cu_seqlens; otherwise every sequence has T / N tokens."""
-    cu_seqlens_type: Index = Index.i64
+    cu_seqlens_type: Named[Index] = _default(Index.i64)
 
-    qkv_type: DType = DType.bf16
+    qkv_type: Named[DType] = _default(DType.bf16)
     """q, k, v and o."""
-    gate_type: DType = DType.bf16
+    gate_type: Named[DType] = _default(DType.bf16)
     """g."""
-    beta_type: DType = DType.bf16
-    state_type: DType = DType.f32
+    beta_type: Named[DType] = _default(DType.bf16)
+    state_type: Named[DType] = _default(DType.f32)
     """initial_state and final_state, f32 or bf16; arithmetic is f32 either way."""
 
-    gate: Gate = Gate.bounded
+    gate: Named[Gate] = _default(Gate.bounded)
     lower_bound: float = -5.0
     """Gate.bounded only; log units per token, finite and < 0."""
     beta_is_logit: bool = True
@@ -140,7 +157,7 @@ class Problem:
     scale: float = 0.0
     """Multiplies q; 0 means 1 / sqrt(K)."""
 
-    state_layout: StateLayout = StateLayout.value_first
+    state_layout: Named[StateLayout] = _default(StateLayout.value_first)
     initial_state: bool = False
     """Runs bring one; otherwise the state starts at zero."""
     final_state: bool = False
@@ -148,7 +165,7 @@ class Problem:
 
     state_pool: bool = False
     """initial_state and final_state are pools, their slots named by index (see StatePool)."""
-    slot_index_type: Index = Index.i32
+    slot_index_type: Named[Index] = _default(Index.i32)
     """Of the indices, num_accepted_tokens and committed_tokens."""
     draft_states: bool = False
     """Speculative decoding: keep the state after every token, not the last."""
@@ -203,7 +220,7 @@ class Options:
     target: str = ""
     """Compile for this device instead, present or not: "sm_89", "sm_90a", "h200", ...; such a plan
     describes itself and refuses to run."""
-    effort: Effort = Effort.estimate
+    effort: Named[Effort] = _default(Effort.estimate)
     time_limit_seconds: float = 0.0
     """Of Effort.measure, per problem; 0 is no limit."""
     stream: int = 0
@@ -216,7 +233,7 @@ class Options:
     """Force the choice: "chunk", "recurrent", ...; `kda-tune list` names them."""
     tuning: str = ""
     """"chunk=32 shards=2": the named tunables are fixed, the rest chosen."""
-    cache_mode: CacheMode = CacheMode.by_environment
+    cache_mode: Named[CacheMode] = _default(CacheMode.by_environment)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "effort", _member(Effort, "effort", self.effort))
