@@ -38,7 +38,7 @@ def test_without_torch_there_is_no_attribute_of_that_name():
     assert second == "torch"
 
 
-# The bug: an editable install, whose sources lie apart from what is built, did not find its library.
+# The bug: an editable install, whose sources lie apart from what is built, had no library.
 @pytest.mark.parametrize("at", [0, 1, None])
 def test_the_library_may_lie_in_any_folder_of_the_package(monkeypatch, tmp_path, at):
     folders = [tmp_path / "built", tmp_path / "sources"]
