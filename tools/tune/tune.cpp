@@ -34,14 +34,14 @@ class InterruptScope {
   void (*before_)(int);
 };
 
-// Several of them would be one search, made again.
+// Other gates than those that a search has would be passed over, and several one search made again.
 void check_regimes(const Request& request) {
   for (const std::string& text : request.problems) {
     for (const std::string_view word : base::split(text, ' ')) {
-      if (!word.starts_with("gate_regime=")) continue;
+      if (!word.starts_with("gate_regime=") || word == "gate_regime=mixed") continue;
       throw cli::Failure(cli::kBadCommand,
-                         fmt::format("{}: a search measures by gates of both kinds at once, as "
-                                     "gate_regime=mixed has them; leave the word out",
+                         fmt::format("{}: a search measures by mixed gates alone; leave the word "
+                                     "out, or say gate_regime=mixed",
                                      word));
     }
   }

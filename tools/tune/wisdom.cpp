@@ -41,9 +41,9 @@ std::shared_ptr<Wisdom> wisdom_of(const Request& request) {
   return tune::shared_wisdom(request.wisdom_dir, request.cache_dir);
 }
 
-// Throws where it would pass for a sound one that holds less: it is not used, cannot be looked into
-// or was named and is none.  The user's own need not be there yet.
-std::shared_ptr<Wisdom> wisdom_to_read(const Request& request) {
+// Throws where it would pass for an empty one: it is not used, or was named and is none.  The
+// user's own need not be there yet.
+std::shared_ptr<Wisdom> wisdom_there(const Request& request) {
   const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
   if (!wisdom->distrusted().empty()) {
     throw cli::Failure(cli::kFailed,
@@ -58,7 +58,13 @@ std::shared_ptr<Wisdom> wisdom_to_read(const Request& request) {
                                                  "is wanted, as kda-tune wisdom path names one",
                                                  directory, base::file::describe(error)));
   }
-  if (const std::string why = tune::why_not_listed(directory); !why.empty()) {
+  return wisdom;
+}
+
+// Nor where it would pass for one that holds less.
+std::shared_ptr<Wisdom> wisdom_to_read(const Request& request) {
+  std::shared_ptr<Wisdom> wisdom = wisdom_there(request);
+  if (const std::string why = tune::why_not_listed(wisdom->directory()); !why.empty()) {
     throw cli::Failure(cli::kFailed, "the measurements cannot be looked into: " + why);
   }
   return wisdom;
@@ -234,7 +240,7 @@ int wisdom_merge(const Request& request) {
 
 int wisdom_verify(const Request& request) {
   Json rows = Json::array(), unreadable = Json::array(), others = Json::array();
-  const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
+  const std::shared_ptr<Wisdom> wisdom = wisdom_there(request);
   for (const tune::Fault& fault : tune::verify(*wisdom)) {
     Json& kind = fault.damaged ? rows : (tune::is_unreadable(fault) ? unreadable : others);
     kind.push_back({{"path", fault.path}, {"why", fault.why}});

@@ -27,9 +27,12 @@ TEST_CASE("a search's page and its rows have places of their own", "[tools]") {
 }
 
 // The bug: the word was passed over: two regimes were one search, made twice.
-TEST_CASE("a search takes no gate regime", "[tools]") {
-  refuses({"T=64 H=2 gate_regime=weak,strong"}, "gate_regime=weak,strong: a search measures by");
+TEST_CASE("a search takes no gates but mixed ones", "[tools]") {
+  refuses({"T=64 H=2 gate_regime=weak,strong"},
+          "gate_regime=weak,strong: a search measures by mixed");
   refuses({"h64", "gate_regime=weak"}, "leave the word out");
+  CHECK(test::kda_tune({"tune", "h65", "gate_regime=mixed"}).err.find("leave the") ==
+        std::string::npos);
 }
 
 // The bug: --device was passed over beside --devices.

@@ -254,6 +254,7 @@ TEST_CASE("measurements that cannot be looked into are not called none", "[tools
       CHECK(ran.code == 1);
       CHECK_THAT(ran.err, test::contains(why));
     }
+    CHECK(test::kda_tune({"wisdom", "verify", "--wisdom-dir", directory}).code == 1);
   };
   refused(scratch / "typo", "typo: No such file");
   refused(file, "file: Not a directory");
