@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "cli/failure.hpp"
 #include "cli/text_file.hpp"
@@ -178,14 +178,14 @@ std::span<const Column> columns(const Request& request) {
 }
 
 void print(const Json& rows, std::span<const Column> columns, const Request& request) {
-  std::optional<cli::Failure> first;
+  std::exception_ptr first;
   // Where one place fails the others have what was measured all the same.
   const auto write = [&](const std::string& path, cli::Format format) {
     if (path.empty()) return;
     try {
       cli::write_text(path, cli::render(rows, columns, format), request.out);
-    } catch (const cli::Failure& failure) {
-      if (!first) first = failure;
+    } catch (const cli::Failure&) {
+      if (!first) first = std::current_exception();
     }
   };
   write(request.json, cli::Format::json);
@@ -194,7 +194,7 @@ void print(const Json& rows, std::span<const Column> columns, const Request& req
   const bool taken =
       cli::is_stdout(request.json) || cli::is_stdout(request.md) || cli::is_stdout(request.csv);
   if (!taken) write("-", cli::Format::table);
-  if (first) throw *first;
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace kda::bench

@@ -18,7 +18,7 @@ constexpr const char* kCacheExamples =
     "  rm -r \"$(kda-tune cache path)\"       everything, measurements too\n"
     "It is the cache that the library would use: KDA_CACHE_DIR, else $XDG_CACHE_HOME/kda, else\n"
     "~/.cache/kda.\n"
-    "\nExit codes of verify: 0 every entry is whole; 1 some are damaged.\n";
+    "\nExit codes of verify: 0 every entry is whole; 1 some are damaged or cannot be read.\n";
 
 constexpr const char* kBundleExamples =
     "Examples:\n"
@@ -28,7 +28,8 @@ constexpr const char* kBundleExamples =
     "  kda-tune bundle ls kernels.kdab\n"
     "  KDA_CACHE_PATH=kernels.kdab KDA_JIT=off app          runs without a compiler\n"
     "Of a bare target it has the kernels that each device of it gets that kda-tune list names.\n"
-    "In CMake, kda_link_bundle(app kernels.kdab) puts it into a program.\n";
+    "In CMake, kda_link_bundle(app kernels.kdab) puts it into a program.\n"
+    "\nExit codes of create --from-cache: 0 all that was asked for is in it; 1 some was damaged.\n";
 
 CLI::App* add_group(CLI::App& app, const char* name, const char* about, const char* examples) {
   CLI::App* group = app.add_subcommand(name, about);

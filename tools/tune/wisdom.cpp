@@ -44,7 +44,7 @@ std::shared_ptr<Wisdom> wisdom_of(const Request& request) {
 // Throws where it would pass for an empty one: it is not used, or was named and is none.  The
 // user's own need not be there yet.
 std::shared_ptr<Wisdom> wisdom_there(const Request& request) {
-  const std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
+  std::shared_ptr<Wisdom> wisdom = wisdom_of(request);
   if (!wisdom->distrusted().empty()) {
     throw cli::Failure(cli::kFailed,
                        "the library does not use these measurements: " + wisdom->distrusted());
