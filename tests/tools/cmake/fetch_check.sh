@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The bug: where fmt is not installed, kda and a project around it that fetches fmt, too, took each
-# other's: FetchContent knows a name once.
+# other's: FetchContent knows a name once.  And where the project has an fmt of its own, an installed
+# spdlog, which wants the installed one, was taken beside it.
 #   fetch_check.sh <cmake> <generator> <kda_dependencies.cmake> <folder to work in>
 set -euo pipefail
 cmake=$1 generator=$2 module=$3 work=$4
@@ -14,13 +15,22 @@ add_library(fmt INTERFACE)
 target_compile_definitions(fmt INTERFACE THEIRS)
 add_library(fmt::fmt ALIAS fmt)
 END
-echo "include(\"$module\")" >"$work/kda/CMakeLists.txt"
+cat >"$work/kda/CMakeLists.txt" <<END
+include("$module")
+get_target_property(spdlog spdlog::spdlog INTERFACE_INCLUDE_DIRECTORIES)
+if(NOT spdlog STREQUAL "$work/ours/spdlog/include")
+  message(FATAL_ERROR "spdlog is that of \${spdlog}")
+endif()
+END
 cat >"$work/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
 project(fetch_check LANGUAGES CXX)
-foreach(package fmt spdlog nlohmann_json CLI11)
-  set(CMAKE_DISABLE_FIND_PACKAGE_\${package} ON)
-endforeach()
+set(CMAKE_DISABLE_FIND_PACKAGE_nlohmann_json ON)
+set(CMAKE_DISABLE_FIND_PACKAGE_CLI11 ON)
+if(FIRST STREQUAL "kda")
+  set(CMAKE_DISABLE_FIND_PACKAGE_fmt ON)
+  set(CMAKE_DISABLE_FIND_PACKAGE_spdlog ON)
+endif()
 foreach(name fmt spdlog xxhash nlohmann_json cli11)
   string(TOUPPER KDA_\${name} upper)
   set(FETCHCONTENT_SOURCE_DIR_\${upper} "$work/ours/\${name}")
