@@ -1,8 +1,11 @@
 #include "problem/check.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "abi/dtype.h"
 #include "problem/check_pool.hpp"
@@ -197,14 +200,23 @@ Status check_all_strides(const Problem& p, const Forward& f) {
   return {};
 }
 
-// Lengths, slots and gates that an output would overwrite amid the run.
-Status check_read_beside(const Forward& f) {
-  const bool rows = f.tokens > 0;
-  const std::pair<const char*, const void*> written[] = {{"o", rows ? f.o : nullptr},
-                                                         {"w", rows ? f.w : nullptr},
-                                                         {"u", rows ? f.u : nullptr},
-                                                         {"final_state", f.final_state}};
+// Strided tensors may interleave in one buffer, so only what is surely wrong is refused.
+Status check_aliases(const Problem& p, const Forward& f) {
+  const auto of_rows = [&](const void* data) { return f.tokens > 0 ? data : nullptr; };
+  const bool in_place = f.initial_state == f.final_state;
+  const std::pair<const char*, const void*> written[] = {
+      {"w", of_rows(f.w)},
+      {"u", of_rows(f.u)},
+      {"o", of_rows(f.o)},
+      {"final_state", f.final_state},
+  };
   const std::pair<const char*, const void*> read[] = {
+      {"q", of_rows(f.q)},
+      {"k", of_rows(f.k)},
+      {"v", of_rows(f.v)},
+      {"g", of_rows(f.g)},
+      {"beta", of_rows(f.beta)},
+      {"initial_state", in_place ? nullptr : f.initial_state},
       {"cu_seqlens", f.cu_seqlens},
       {"A_log", f.A_log},
       {"dt_bias", f.dt_bias},
@@ -214,46 +226,17 @@ Status check_read_beside(const Forward& f) {
       {"pool.num_accepted_tokens", f.pool.num_accepted_tokens},
       {"pool.checkpoints", f.pool.checkpoints.data},
   };
-  for (const auto& [name, data] : written) {
-    for (const auto& [other, from] : read) {
-      if (data != nullptr && data == from) {
-        return refuse_argument("{} and {} are the same memory; outputs need their own", name,
-                               other);
-      }
+  for (const auto* each = std::begin(written); each != std::end(written); ++each) {
+    const auto& [name, data] = *each;
+    if (data == nullptr) continue;
+    const auto is_it = [data = data](const auto& other) { return other.second == data; };
+    const auto* other = std::find_if(std::begin(read), std::end(read), is_it);
+    if (other == std::end(read)) {
+      other = std::find_if(each + 1, std::end(written), is_it);
+      if (other == std::end(written)) continue;
     }
-  }
-  return {};
-}
-
-// Strided tensors may interleave in one buffer, so only what is surely wrong is refused.
-Status check_aliases(const Problem& p, const Forward& f) {
-  if (f.tokens > 0) {
-    const std::pair<const char*, const void*> inputs[] = {
-        {"q", f.q}, {"k", f.k},       {"v", f.v},
-        {"g", f.g}, {"beta", f.beta}, {"initial_state", f.initial_state},
-    };
-    for (const auto& [name, data] : {std::pair{"w", f.w}, {"u", f.u}}) {
-      if (data == nullptr) continue;
-      for (const auto& [other, read] : inputs) {
-        if (data == read) {
-          return refuse_argument("{} and {} are the same memory; outputs need their own", name,
-                                 other);
-        }
-      }
-      if (data == f.o || data == f.final_state || (data == f.w && data == f.u)) {
-        return refuse_argument("{} and another output are the same memory", name);
-      }
-    }
-    const void* const state = f.final_state == f.initial_state ? nullptr : f.final_state;
-    for (const auto& [name, data] : inputs) {
-      if (f.o == data)
-        return refuse_argument("o and {} are the same memory; outputs need their own", name);
-      if (data != nullptr && state == data) {
-        return refuse_argument("final_state and {} are the same memory; outputs need their own",
-                               name);
-      }
-    }
-    if (f.o == f.final_state) return refuse_argument("o and final_state are the same memory");
+    return refuse_argument("{} and {} are the same memory; outputs need their own", name,
+                           other->first);
   }
   if (f.initial_state != nullptr && f.final_state != nullptr) {
     const auto from = reinterpret_cast<std::uintptr_t>(f.initial_state);
@@ -279,7 +262,6 @@ Status check(const Problem& problem, const Forward& forward) {
   if (Status status = check_all_strides(problem, forward); !status) return status;
   if (Status status = check_pool(problem, forward); !status) return status;
   if (Status status = check_aliases(problem, forward); !status) return status;
-  if (Status status = check_read_beside(forward); !status) return status;
   return {};
 }
 

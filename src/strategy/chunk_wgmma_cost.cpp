@@ -121,11 +121,6 @@ double packed_rows(const Problem& problem) {
   return problem.max_sequences > 2 ? 1.32 : 1.17;
 }
 
-// Whether rows of g are twice as long, and nothing is to be made of them.
-bool reads_wide_decays(const Problem& problem) {
-  return problem.gate == Gate::log_decay && problem.gate_type == DType::f32;
-}
-
 // What other gates than bounded ones of 16 bits cost prepare: 24 heads of 8192 tokens, which wait
 // for it, 157 and 162 us by softplus, of 16 and 32 bits, 143 and 149 of log decays and 153.5 by
 // bounded gates of 32 bits for 148.
@@ -179,6 +174,18 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
           rates.prepare * prepare_microseconds(problem, device, tuning.chunk) * all / left};
 }
 
+// Dense runs of log decays of 32 bits, whose groups are far ahead of two warpgroups' chains unless
+// they are the slower stage: 32 heads of 8192 and 16,384 tokens take 218 and 415 us by 72 percent,
+// where groups take 203 and 406, 227 and 460 by 86, 229 and 454 by 100, by one warpgroup and 100
+// 221 and 449; but of 4096 119, 112 and 118 (an H200; elsewhere not measured).
+bool holds_groups_back(const Problem& problem, const device::Device& device, const Tuning& tuning,
+                       const AtOnce& parts) {
+  return memory_hides(device) && problem.gate == Gate::log_decay &&
+         problem.gate_type == DType::f32 && !problem.varlen &&
+         !abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem)) &&
+         tuning.warpgroups > 1 && parts.chain > 150;
+}
+
 // Start and first chunk, sooner of short runs (32 heads of 128, 256 and 512 tokens 11.9, 14.8 and
 // 22.4 us), then the slower of the two; where they are alike each waits for the other now and then.
 double at_once_microseconds(const Problem& problem, const device::Device& device,
@@ -186,10 +193,9 @@ double at_once_microseconds(const Problem& problem, const device::Device& device
   AtOnce parts = at_once_parts(problem, device, tuning, chains, rates);
   // The fewer factors come from an H100's memory the sooner groups are done (preparers_of).
   if (!memory_hides(device)) parts.prepare *= tuning.preparers / 100.0;
-  // Groups that are held back, so far ahead they would be, hinder nobody: 32 heads of 8192 and
-  // 16,384 tokens 218 and 415 us, where the slower stage takes 203 and 406.
+  // Groups that are held back hinder nobody.
   const bool held_back =
-      reads_wide_decays(problem) && tuning.warpgroups > 1 && tuning.preparers == 72;
+      tuning.preparers == 72 && holds_groups_back(problem, device, tuning, parts);
   const double power = held_back ? 20.0 : rates.power;
   const double both = std::pow(parts.chain, power) + std::pow(parts.prepare, power);
   const double length = std::min(usual_length(problem) / 2048, 1.0);
@@ -266,12 +272,10 @@ int preparers_of(const Problem& problem, const device::Device& device, Tuning tu
     const double sooner = percent < 86 || problem.varlen ? parts.chain : 1.08 * parts.chain;
     const double end = copies ? later * parts.chain : sooner - 10.0;
     if (parts.prepare <= end * percent / 100) return percent;
-    // Log decays of 32 bits, of which groups are ahead all the same: 32 heads of 8192 and 16,384
-    // tokens 218 and 415 us by 72, 227 and 460 by 86, 229 and 454 by 100, by one warpgroup and 100
-    // 221 and 449; of 4096 119, 112 and 118.
-    const bool far_ahead =
-        reads_wide_decays(problem) && parts.chain > 150 && !problem.varlen && !copies;
-    if (far_ahead && parts.prepare <= 1.12 * parts.chain * percent / 100) return percent;
+    if (parts.prepare <= 1.12 * parts.chain * percent / 100 &&
+        holds_groups_back(problem, device, tuning, parts)) {
+      return percent;
+    }
   }
   return 100;
 }

@@ -245,11 +245,14 @@ TEST_CASE("outputs have memory of their own", "[problem]") {
   CHECK(refusal([&](Forward& f) { f.w = q_of(f); }, chunks) ==
         "w and q are the same memory; outputs need their own");
   CHECK(refusal([&](Forward& f) { f.u = f.o; }, chunks) ==
-        "u and another output are the same memory");
+        "u and o are the same memory; outputs need their own");
   CHECK(refusal([&](Forward& f) { f.w = f.u = at(0xc00000); }, chunks) ==
-        "w and another output are the same memory");
+        "w and u are the same memory; outputs need their own");
   accepted([](Forward& f) { f.w = at(0xc00000), f.u = at(0xd00000); }, chunks);
   accepted([](Forward& f) { f.final_state = const_cast<void*>(f.initial_state); });
+  // The bug: a state in place was held against nothing else.
+  CHECK(refusal([&](Forward& f) { f.initial_state = f.final_state = q_of(f); }) ==
+        "final_state and q are the same memory; outputs need their own");
 }
 
 TEST_CASE("an output whose elements overlap is refused", "[problem]") {

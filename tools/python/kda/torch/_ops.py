@@ -76,14 +76,14 @@ def is_traced(q: Tensor) -> bool:
     return torch.compiler.is_compiling() or type(q) not in _PLAIN or _modes() > 0 or _jit_traces()
 
 
-def refuse_gradients(name: str, t: Tensors, **written: Optional[Tensor]) -> None:
+def refuse_gradients(name: str, t: tuple[Any, ...], **written: Optional[Tensor]) -> None:
     """No silently detached result: there is no backward pass to record.
 
     Nor one over a tensor that has a past of its own to send gradients to; torch's out= refuses both.
     """
     if not torch.is_grad_enabled():
         return
-    for field, x in (*zip(t._fields, t), *written.items()):
+    for field, x in (*zip(Tensors._fields, t), *written.items()):
         if x is not None and x.requires_grad:
             raise NotImplementedError(
                 f"{name}: {field} requires a gradient, and kda has no backward pass yet; call it "

@@ -20,8 +20,7 @@ from torch.autograd import forward_ad
 from kda import _abi, _log
 from kda._run import context_was_missing
 from kda.torch._call import _current_stream, tell_written
-from kda.torch._ops import refuse_tangents
-from kda.torch._tensors import Tensors
+from kda.torch._ops import refuse_gradients, refuse_tangents
 
 _library = torch.library.Library("kda_prefill", "FRAGMENT")  # another extension may own the name
 
@@ -38,13 +37,7 @@ def _check(name: str, x: Tensor, shape: tuple[int, ...], device: torch.device) -
 
 
 def _refuse_derivatives(reads: tuple[Tensor, ...], **written: Optional[Tensor]) -> None:
-    if torch.is_grad_enabled():
-        for name, x in (*zip(Tensors._fields, reads), *written.items()):
-            if x is not None and x.requires_grad:
-                raise NotImplementedError(
-                    f"kda_prefill: {name} requires a gradient, and there is no backward pass; call "
-                    "it under torch.inference_mode() or torch.no_grad()"
-                )
+    refuse_gradients("kda_prefill", reads, **written)
     if forward_ad._current_level >= 0:
         refuse_tangents("kda_prefill", reads, **written)
 
