@@ -162,8 +162,8 @@ struct Forward {
   const void* v = nullptr;           // [T, HV, V]
   const void* g = nullptr;           // [T, HV, K]
   const void* beta = nullptr;        // [T, HV]
-  // [HV], of which exp, times 1.45 |dt_bias| too, must be finite in f32: up to 88 where |dt_bias|
-  // is at most 1; null: exp(A_log) is 1.  Read by softplus and bounded only.
+  // [HV]; an exp(A_log) past f32's largest is that; null: exp(A_log) is 1.  Read by softplus and
+  // bounded only.
   const float* A_log = nullptr;
   const float* dt_bias = nullptr;  // [HV, K]; null: 0; the same
   // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous; or a pool of slots of that.

@@ -113,12 +113,12 @@ struct Rates {
   double power;
 };
 
-// How many times as long groups take of a pack's rows, which go by hand, and of several sequences
-// not in the order of the chains.  A mixed pack's prefill lies between.
+// How many times as long groups take of a pack's rows, and of several sequences not in the order of
+// the chains.  A mixed pack's prefill lies between.
 double packed_rows(const Problem& problem) {
   if (!problem.varlen) return 1.0;
   if (is_mixed(problem)) return 1.1;
-  return problem.max_sequences > 2 ? 1.32 : 1.17;
+  return problem.max_sequences > 2 ? 1.32 : 1.06;
 }
 
 // What other gates than bounded ones of 16 bits cost prepare: 24 heads of 8192 tokens, which wait
@@ -174,16 +174,21 @@ AtOnce at_once_parts(const Problem& problem, const device::Device& device, const
           rates.prepare * prepare_microseconds(problem, device, tuning.chunk) * all / left};
 }
 
-// Dense runs of log decays of 32 bits, whose groups are far ahead of two warpgroups' chains unless
-// they are the slower stage: 32 heads of 8192 and 16,384 tokens take 218 and 415 us by 72 percent,
-// where groups take 203 and 406, 227 and 460 by 86, 229 and 454 by 100, by one warpgroup and 100
-// 221 and 449; but of 4096 119, 112 and 118 (an H200; elsewhere not measured).
-bool holds_groups_back(const Problem& problem, const device::Device& device, const Tuning& tuning,
-                       const AtOnce& parts) {
+// Log decays of 32 bits, whose groups are far ahead of two warpgroups' chains unless they are the
+// slower stage: 32 heads of 8192 and 16,384 tokens take 218 and 415 us by 72 percent, where groups
+// take 203 and 406, 227 and 460 by 86, 229 and 454 by 100, by one warpgroup and 100 221 and 449;
+// but of 4096 119, 112 and 118; and a pack of 8192 222, 234 and 223 (an H200; elsewhere not
+// measured).
+bool runs_far_ahead(const Problem& problem, const device::Device& device, const Tuning& tuning,
+                    const AtOnce& parts) {
   return memory_hides(device) && problem.gate == Gate::log_decay &&
-         problem.gate_type == DType::f32 && !problem.varlen &&
+         problem.gate_type == DType::f32 &&
          !abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem)) &&
          tuning.warpgroups > 1 && parts.chain > 150;
+}
+bool holds_groups_back(const Problem& problem, const device::Device& device, const Tuning& tuning,
+                       const AtOnce& parts) {
+  return !problem.varlen && runs_far_ahead(problem, device, tuning, parts);
 }
 
 // Start and first chunk, sooner of short runs (32 heads of 128, 256 and 512 tokens 11.9, 14.8 and
@@ -245,12 +250,13 @@ bool prepares_ahead(const Problem& problem, const device::Device& device, Tuning
 
 // Percent of what chains leave that prepares.  Groups that are far ahead of the chains have their
 // factors come from memory and not from the L2, so as few prepare as are done some 10 us before the
-// chains, or of dense runs of a hundred us and more with them: 32 heads of 8192 tokens take an H200
-// 203 and 213 us by 86 and 100, by bounded gates of 32 bits 205 and 221.  Checkpoints want what
-// memory moves, too, so of those as few as keep up: 24 heads with one every 64 and 256 tokens take
-// 208 and 201 us by 72, 224 and 173 by 86, 227 and 185 by 100.  An H100 has less of a memory: 16
-// and 24 heads take 135 and 210 us by 64, 140 and 189 by 72, 152 and 173 by 86, 155 and 188 by 100.
-// In mixed packs decodes begin where nobody prepares.  tools/results/log/chunk_wgmma.md has more.
+// chains, or of runs of a hundred us and more with them: 32 heads of 8192 tokens take an H200 203
+// and 213 us by 86 and 100, as a pack 203 and 211, by bounded gates of 32 bits 205 and 221.
+// Checkpoints want what memory moves, too, so of those as few as keep up: 24 heads with one every
+// 64 and 256 tokens take 208 and 201 us by 72, 224 and 173 by 86, 227 and 185 by 100.  An H100 has
+// less of a memory: 16 and 24 heads take 135 and 210 us by 64, 140 and 189 by 72, 152 and 173 by
+// 86, 155 and 188 by 100. In mixed packs decodes begin where nobody prepares.
+// tools/results/log/chunk_wgmma.md has more.
 int preparers_of(const Problem& problem, const device::Device& device, Tuning tuning) {
   const bool hides = memory_hides(device);
   const bool copies = abi::chunk_wgmma::copies_checkpoints(problem::shape_of(problem));
@@ -269,7 +275,8 @@ int preparers_of(const Problem& problem, const device::Device& device, Tuning tu
   }
   for (const int percent : {72, 86}) {
     const double later = percent < 86 ? 1.05 : problem.varlen ? 1.15 : 1.25;
-    const double sooner = percent < 86 || problem.varlen ? parts.chain : 1.08 * parts.chain;
+    const double sooner = percent < 86 ? parts.chain : 1.08 * parts.chain;
+    if (percent == 86 && problem.varlen && runs_far_ahead(problem, device, tuning, parts)) break;
     const double end = copies ? later * parts.chain : sooner - 10.0;
     if (parts.prepare <= end * percent / 100) return percent;
     if (parts.prepare <= 1.12 * parts.chain * percent / 100 &&

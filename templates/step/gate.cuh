@@ -19,6 +19,20 @@ KDA_DEVICE float reciprocal_approximate(float x) {
   return r;
 }
 
+// NaN stays NaN.
+KDA_DEVICE float at_least(float x, float least) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(least));
+  return r;
+}
+KDA_DEVICE float at_most(float x, float most) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(most));
+  return r;
+}
+
+constexpr float largest_f32 = 0x1.fffffep127F;
+
 // How exactly exp is taken: to the last bits of f32, or within 2^-20 where results are rounded to
 // 16 bits anyway.
 template <abi::Shape shape>
@@ -70,9 +84,12 @@ KDA_DEVICE float log_gate_rate(const float* A_log, int head) {
   return !abi::has_parameters(shape.gate) || A_log == nullptr ? 0.0F : A_log[head];
 }
 
+// exp(A_log), finite, as infinity times nothing would be NaN.
+KDA_DEVICE float rate_of(float log_rate) { return at_most(expf(log_rate), largest_f32); }
+
 template <abi::Shape shape>
 KDA_DEVICE float gate_rate(const float* A_log, int head) {
-  return expf(log_gate_rate<shape>(A_log, head));
+  return rate_of(log_gate_rate<shape>(A_log, head));
 }
 
 template <abi::Shape shape>

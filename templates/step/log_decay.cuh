@@ -19,13 +19,6 @@ KDA_DEVICE float log2f_approximate(float x) {
   return r;
 }
 
-// NaN stays NaN.
-KDA_DEVICE float at_least(float x, float least) {
-  float r;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(least));
-  return r;
-}
-
 // log2(1 + 2^x); a short series where 1 + 2^x would lose 2^x.
 KDA_DEVICE float softplus_of_log2(float x) {
   const float e = exp2f_approximate(x);
@@ -42,7 +35,9 @@ struct LogDecay {
 
   KDA_DEVICE LogDecay(float rate, float bias, float lower_bound) : rate(rate) {
     if constexpr (shape.gate == abi::Gate::bounded) {
-      slope = -rate * log2e;
+      // So that neither the product with a bias nor that with a g is infinite: either would decide
+      // alone what their sum is.
+      slope = at_least(-rate * log2e, -0x1p100F);
       offset = bias * slope;
       depth = lower_bound * log2e;
     } else if constexpr (shape.gate == abi::Gate::logsigmoid) {

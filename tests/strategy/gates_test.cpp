@@ -77,6 +77,36 @@ std::vector<Trial> raw_gates() {
   return out;
 }
 
+// A rate by which g, dt_bias or both would pass f32.  The bug: groups that prepare added g times
+// the rate to dt_bias times it, so where that was infinite its sign decided (A_log 88, dt_bias -2
+// and g 3 did not decay), and exp(A_log) was infinite from 88.8 on, and nothing times it NaN.
+std::vector<Trial> steep_rates() {
+  struct Rate {
+    double A_log, dt_bias, g;
+  };
+  std::vector<Trial> out;
+  const auto add = [&](const std::string& words, const Rate& rate) {
+    InputSpec spec = pattern(GatePattern::constant, rate.g);
+    spec.A_log_value = rate.A_log;
+    spec.dt_bias_value = rate.dt_bias;
+    out.push_back(trial("V=128 " + words, {130}, spec));
+  };
+  for (const char* type : kTypes) {
+    for (const char* gate : {"gate=bounded ", "gate=bounded lower_bound=-20 "})
+      for (const Rate rate : {Rate{88, -2, 3},
+                              {88, 2, -3},
+                              {87, -6, 8},
+                              {88.5, 1, -1},
+                              {100, 2, -2},
+                              {100, 2, -3},
+                              {100, -2, 3}})
+        add(all_types(type) + gate, rate);
+    for (const Rate rate : {Rate{88, 2, -3}, {100, 2, -2}, {100, 0, -300}})
+      add(all_types(type) + "gate=softplus ", rate);
+  }
+  return out;
+}
+
 // Logits of the decay itself, from all to nothing in one chunk; the decays of some are no f32.
 std::vector<Trial> logits() {
   std::vector<Trial> out;
@@ -114,5 +144,6 @@ std::vector<Trial> at_128() {
 KDA_SWEEP("log decays", log_decays)
 KDA_SWEEP("spikes", spikes)
 KDA_SWEEP("raw gates", raw_gates)
+KDA_SWEEP("steep rates", steep_rates)
 KDA_SWEEP("logits", logits)
 KDA_SWEEP("gates at 128", at_128)

@@ -165,7 +165,7 @@ struct Tokens {
       q_factor *= step::unit_factor(sum_of_warp(qq));
       k_factor = step::unit_factor(sum_of_warp(kk));
     }
-    const float rate = expf(log_rate);
+    const float rate = step::rate_of(log_rate);
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
       const int c = channel(i);

@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(Group::threads, (careful ? 12 : 16)
   const bool strong = factors.accumulate_decays(shared + image.ak, gates, tile.rows);
   factors.make_rows(shared, address, strong);
   factors.make_writers(
-      address, ScoreSize::as_they_are(), [] {}, [] {});
+      address, ScoreSize::of_unscaled(), [] {}, [] {});
   factors.meet();
 
   if (thread == 0) {

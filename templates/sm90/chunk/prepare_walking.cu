@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(Group::threads* tune.groups, 1)
       }
       if (leads) departures.rows();
     };
-    factors.make_writers(address, kda::ScoreSize::as_they_are(), meanwhile, load);
+    factors.make_writers(address, kda::ScoreSize::of_unscaled(), meanwhile, load);
     ptx::cp_async_wait_all();
     factors.meet();
     if (leads) departures.writers();

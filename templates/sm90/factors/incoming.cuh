@@ -28,7 +28,7 @@ struct Incoming {
     }
   }
 
-  KDA_DEVICE float rate() const { return expf(log_rate); }
+  KDA_DEVICE float rate() const { return step::rate_of(log_rate); }
   KDA_DEVICE float write_strength(int thread, int rows) const {
     return thread < rows ? step::write_strength<shape>(element<shape.beta_type>::to_float(beta))
                          : 0.0F;

@@ -14,9 +14,15 @@ namespace kda {
 // meet the longest one's chunks seldom or never, as a step may be a multiple of all heads.
 class PackWalk {
  public:
-  // From tile `first` on, of at most abi::factors::most_walked sequences.  A whole warp asks.
+  // From tile `first` on, of at most abi::factors::most_walked sequences.  The whole block comes
+  // here.
   KDA_DEVICE PackWalk(const abi::chunk::PrepareArgs& args, int first)
       : in_(args.in), step_(args.walk), c_(0), n_(0), head_(first % in_.value_heads) {
+    if (static_cast<int>(threadIdx.x) < in_.sequences) {
+      noted()[threadIdx.x] =
+          sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, static_cast<int>(threadIdx.x));
+    }
+    __syncthreads();
     look();
     advance(first / in_.value_heads);
   }
@@ -57,8 +63,14 @@ class PackWalk {
  private:
   static KDA_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
+  // All sequences, where each question finds one sooner than in memory.
+  static KDA_DEVICE Sequence* noted() {
+    __shared__ Sequence of[abi::factors::most_walked];
+    return of;
+  }
+
   KDA_DEVICE Tile tile(int n, int head, int c) const {
-    const Sequence sequence = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, n);
+    const Sequence sequence = noted()[n];
     return tile_of(n, head, sequence.begin, sequence.length(), c);
   }
 
@@ -78,8 +90,7 @@ class PackWalk {
     constexpr int kNever = 0x7fffffff;
     int chunks = 0;
     if (lane() < in_.sequences) {
-      const Sequence own = sequence_of<shape.varlen, shape.cu_seqlens_type>(in_, lane());
-      chunks = static_cast<int>((own.length() + chunk - 1) / chunk);
+      chunks = static_cast<int>((noted()[lane()].length() + chunk - 1) / chunk);
     }
     have_ = __ballot_sync(0xffffffffU, chunks > c_);
     end_ = __reduce_min_sync(0xffffffffU, chunks > c_ ? chunks : kNever);
@@ -89,7 +100,7 @@ class PackWalk {
   KDA_DEVICE void advance(int chunks) {
     int after = place() + chunks;
     while (have_ != 0) {
-      const int ahead = after / sequences();
+      const int ahead = sequences() == 1 ? after : after / sequences();  // mostly one's
       if (ahead < end_ - c_) {
         c_ += ahead;
         n_ = sequence(after - ahead * sequences());

@@ -61,18 +61,23 @@ struct ScoreSize {
   float up;
   u32 down;
 
-  static constexpr KDA_DEVICE ScoreSize as_they_are() { return {1.0F, both(127 - strength_bits)}; }
+  // Of q without the scale, which is of length one at the most, or comes normalised as it is.
+  static constexpr KDA_DEVICE ScoreSize of_unscaled() {
+    if constexpr (!shape.l2norm_qk) return {1.0F, both(127 - strength_bits)};
+    return {static_cast<float>(1U << most_bits), both(127 - strength_bits - most_bits)};
+  }
 
   // Of q times a scale of 2^-10 to 2^10: up to 2^15, as rows are of length one at the most.
   static KDA_DEVICE ScoreSize of_scaled(float scale) {
-    if constexpr (!shape.l2norm_qk) return as_they_are();
+    if constexpr (!shape.l2norm_qk) return of_unscaled();
     const u32 exponent = __float_as_uint(scale) >> 23;
-    constexpr u32 most_bits = 14;
     return {__uint_as_float((127 + 127 + most_bits - exponent) << 23),
             both(exponent - strength_bits - most_bits)};
   }
 
  private:
+  static constexpr u32 most_bits = 14;
+
   static constexpr KDA_DEVICE u32 both(u32 exponent) { return exponent << 7 | exponent << 23; }
 };
 

@@ -38,7 +38,7 @@ struct ByGroup : Maker<Factors> {
     forget();
     make_rows(buffer, address, strong);
     end(
-        pair, in, line, round, ScoreSize::as_they_are(), [](const Place&) {},
+        pair, in, line, round, ScoreSize::of_unscaled(), [](const Place&) {},
         [&](const Place& next) { load(raw, in, next); });
   }
 
