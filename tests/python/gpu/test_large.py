@@ -23,9 +23,7 @@ def need(gigabytes):
     free, _ = torch.cuda.mem_get_info()
     free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
     if free < gigabytes * GB:
-        pytest.skip(
-            f"{gigabytes} GB of device memory are needed, {free // GB} are free"
-        )
+        pytest.skip(f"{gigabytes} GB of device memory are needed, {free // GB} are free")
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +39,7 @@ def normal(*shape, kind=torch.bfloat16):
 def run(problem, strategy, tensors, sequences=1, cu_seqlens=None, state=False):
     """o, and the final states if they are wanted."""
     t, heads = tensors["v"].shape[0], problem.heads
-    problem = dataclasses.replace(
-        problem, max_tokens=t, max_sequences=sequences, final_state=state
-    )
+    problem = dataclasses.replace(problem, max_tokens=t, max_sequences=sequences, final_state=state)
     name, _, tuning = strategy.partition(" ")
     plan = kda.Plan(problem, kda.Options(strategy=name, tuning=tuning))
     o = torch.full_like(tensors["v"], torch.nan)
@@ -92,12 +88,8 @@ def test_a_long_sequence(kind, strategy, packed):
     if kind == "f32":
         heads = 5  # 2.7 G elements, 11 GB a tensor
     word = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[kind]
-    problem = kda.Problem(
-        heads=heads, qkv_type=kind, gate_type=kind, beta_type=kind, varlen=packed
-    )
-    tensors = {
-        name: normal(tokens, heads, 128, kind=word) for name in ("q", "k", "v", "g")
-    }
+    problem = kda.Problem(heads=heads, qkv_type=kind, gate_type=kind, beta_type=kind, varlen=packed)
+    tensors = {name: normal(tokens, heads, 128, kind=word) for name in ("q", "k", "v", "g")}
     tensors["beta"] = normal(tokens, heads, kind=word)
     ends = None
     sequences = 1
@@ -147,9 +139,7 @@ def test_rows_far_apart(strategy):
         memory = torch.empty(tokens * stride, dtype=torch.bfloat16, device="cuda")
         far[name] = memory.as_strided((tokens, heads, 128), (stride, 128, 1))
         far[name].copy_(dense[name])
-    plan = kda.Plan(
-        dataclasses.replace(problem, max_tokens=tokens), kda.Options(strategy=strategy)
-    )
+    plan = kda.Plan(dataclasses.replace(problem, max_tokens=tokens), kda.Options(strategy=strategy))
     o = torch.full_like(dense["v"], torch.nan)
     words = {"A_log": torch.full((heads,), 0.5, device="cuda")}
     plan.run(**dense, o=o, **words)
