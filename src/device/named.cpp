@@ -50,9 +50,11 @@ constexpr Named devices[] = {
     {"sm_90a", "sm_90a", 9, 0, 132, kShared90, 228 * KiB, 50 * MiB, 3350 * GBs},
     {"sm_100", "sm_100", 10, 0, 148, kShared90, 228 * KiB, 126 * MiB, 8000 * GBs},
     {"sm_100a", "sm_100a", 10, 0, 148, kShared90, 228 * KiB, 126 * MiB, 8000 * GBs},
+    {"sm_103", "sm_103", 10, 3, 148, kShared90, 228 * KiB, 126 * MiB, 8000 * GBs},
     {"sm_103a", "sm_103a", 10, 3, 148, kShared90, 228 * KiB, 126 * MiB, 8000 * GBs},
     {"sm_120", "sm_120", 12, 0, 170, kShared86, 100 * KiB, 96 * MiB, 1792 * GBs},
     {"sm_120a", "sm_120a", 12, 0, 170, kShared86, 100 * KiB, 96 * MiB, 1792 * GBs},
+    {"sm_121", "sm_121", 12, 1, 48, kShared86, 100 * KiB, 24 * MiB, 273 * GBs},
     {"sm_121a", "sm_121a", 12, 1, 48, kShared86, 100 * KiB, 24 * MiB, 273 * GBs},
 };
 

@@ -30,9 +30,9 @@ TEST_CASE("a block may use what its capability allows") {
 
 TEST_CASE("every known device is whole") {
   for (const char* name :
-       {"h200",   "h100",    "a100",    "l40s",    "l4",     "rtx4090", "rtx3090",
-        "b200",   "rtx5090", "sm_80",   "sm_86",   "sm_87",  "sm_89",   "sm_90",
-        "sm_90a", "sm_100",  "sm_100a", "sm_103a", "sm_120", "sm_120a", "sm_121a"}) {
+       {"h200",    "h100",   "a100",    "l40s",   "l4",      "rtx4090", "rtx3090", "b200",
+        "rtx5090", "sm_80",  "sm_86",   "sm_87",  "sm_89",   "sm_90",   "sm_90a",  "sm_100",
+        "sm_100a", "sm_103", "sm_103a", "sm_120", "sm_120a", "sm_121",  "sm_121a"}) {
     INFO(name);
     const auto device = parse(name);
     REQUIRE(device);

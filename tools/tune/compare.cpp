@@ -1,10 +1,14 @@
 // kda-tune compare: what got faster between two runs, what slower.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/text.hpp"
 #include "cli/comparison.hpp"
 #include "cli/failure.hpp"
+#include "cli/text_file.hpp"
 #include "tune/commands.hpp"
 
 namespace kda::tune_tool {
@@ -29,9 +33,22 @@ constexpr Column kSummary[] = {{"rows", "rows"},      {"same", "same"},
                                {"mended", "mended"},  {"gone", "gone"},
                                {"new", "new"},        {"second_over_first", "second / first", 3}};
 
+// What it says would be written over the results that it is of.
+void check_results_stay(const Request& request) {
+  if (cli::is_stdout(request.output.file)) return;
+  for (const std::string& file : request.files) {
+    if (!cli::is_same_file(request.output.file, file)) continue;
+    throw cli::Failure(cli::kBadCommand,
+                       fmt::format("--output {} is one of the files compared, which the comparison "
+                                   "would replace; name another file",
+                                   request.output.file));
+  }
+}
+
 }  // namespace
 
 int compare(const Request& request) {
+  check_results_stay(request);
   const Json first = must(cli::read_results(request.files.at(0)));
   const Json second = must(cli::read_results(request.files.at(1)));
   const Json result = cli::compare(first, second, request.threshold_percent / 100);

@@ -73,6 +73,16 @@ TEST_CASE("wisdom goes out, comes in, is merged and pruned", "[tools]") {
             .code == 1);
   CHECK(test::kda_tune({"compare", scratch / "a.jsonl", scratch / "c.jsonl"}).code == 0);
   CHECK(test::kda_tune({"compare", scratch / "a.jsonl"}).code == 2);
+
+  // The bug: what was said of two files was written over one of them.
+  for (const char* over : {"a.jsonl", "./c.jsonl"}) {
+    const test::Ran ran = test::kda_tune(
+        {"compare", scratch / "a.jsonl", scratch / "c.jsonl", "--output", scratch / over});
+    CHECK(ran.code == 2);
+    CHECK_THAT(ran.err, test::contains("is one of the files compared"));
+  }
+  CHECK(test::kda_tune({"compare", scratch / "a.jsonl", scratch / "c.jsonl", "--fail-on", "slow"})
+            .code == 1);
 }
 
 // The bug: import counted records as added that were kept nowhere: where KDA_CACHE forbids it, of a
