@@ -120,6 +120,16 @@ TEST_CASE("the snapshot changes with whatever is read, and with nothing else") {
   CHECK(env::snapshot() == before);
 }
 
+// By equal snapshots a plan is taken for one that was made before: values must not run together.
+TEST_CASE("the snapshot tells which variable has a value") {
+  const auto with = [](const char* first, const char* second) {
+    const Environment home("CUDA_HOME", first), path("CUDA_PATH", second);
+    return env::snapshot();
+  };
+  CHECK(with("/cuda", nullptr) != with(nullptr, "/cuda"));
+  CHECK(with("/cu", "da") != with("/c", "uda"));
+}
+
 // The bug: a misspelt name went unnoticed.
 TEST_CASE("names that begin as the library's and are none of its are found") {
   const Environment misspelt("KDA_CAHCE_DIR", "/tmp"), known("KDA_CACHE_DIR", "/tmp"),

@@ -1,5 +1,6 @@
 #include "base/file_lock.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "base/fault.hpp"
+#include "base/file.hpp"
 #include "support/catch.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
@@ -63,6 +65,22 @@ TEST_CASE("a child that gives up what it has inherited takes nothing from its pa
   file::Lock other;
   CHECK(other.try_acquire(path) == EWOULDBLOCK);
   CHECK(lock.held());
+}
+
+// Children close what held locks when they were forked, and nothing that took such a number since.
+TEST_CASE("a child keeps the file whose descriptor was a lock's before") {
+  const Scratch scratch;
+  file::Lock lock;
+  REQUIRE(lock.try_acquire(scratch / "lock") == 0);
+  REQUIRE(file::publish(scratch.path(), scratch / "file", "") == 0);
+  const int above = ::open((scratch / "file").c_str(), O_RDONLY | O_CLOEXEC);
+  lock.release();
+  const int again = ::open((scratch / "file").c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(again >= 0);
+  REQUIRE(again < above);  // the lock's number
+  CHECK(in_child([&] { return ::fcntl(again, F_GETFD) >= 0 ? 0 : 1; }) == 0);
+  (void)::close(again);
+  (void)::close(above);
 }
 
 // The bug: the note that a lock's holder leaves for people who wait ended the process by SIGXFSZ

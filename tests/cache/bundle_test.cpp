@@ -1,5 +1,6 @@
 #include "cache/bundle.hpp"
 
+#include "base/digest.hpp"
 #include "base/file.hpp"
 #include "cache/entries.hpp"
 #include "cache/layout.hpp"
@@ -136,6 +137,22 @@ TEST_CASE("a damaged entry of a bundle is a miss and a warning, once") {
   }
   REQUIRE(warnings.texts.size() == 1);
   CHECK_THAT(warnings.texts[0], contains("damaged"));
+}
+
+// A whole entry in the row of another would be launched in its place.
+TEST_CASE("a bundle whose index names one kernel for another gives neither") {
+  const Scratch scratch;
+  std::string bytes = kda::cache::encode_bundle({file_of("a", "nvrtc 1")});
+  constexpr std::size_t kRow = 16, kIndexEnd = kRow + kda::base::kDigestBytes + 16;
+  bytes.replace(kRow, kda::base::kDigestBytes, portable_digest(key_for("b").fields()));
+  bytes.replace(kIndexEnd, kda::base::kDigestBytes, kda::base::digest(bytes.substr(0, kIndexEnd)));
+  REQUIRE(file::publish(scratch.path(), scratch / "k.kdab", bytes) == 0);
+  const Environment path("KDA_CACHE_PATH", scratch / "k.kdab");
+  Cache cache(scratch / "own");
+  REQUIRE(cache.bundles().size() == 1);
+  REQUIRE(cache.bundles()[0]->find(portable_digest(key_for("b").fields())).size() == 1);
+  CHECK_FALSE(cache.find_shipped(key_for("b")));
+  CHECK_FALSE(cache.find_shipped(key_for("a")));
 }
 
 TEST_CASE("a linked bundle is there for every cache, and twice the same is one") {

@@ -328,6 +328,28 @@ TEST_CASE("a directory has one cache in the process, however it is written") {
   CHECK(kda::cache::shared_cache("") == cache);
 }
 
+// One that was made for another mode would write what is only to be read, or keep nothing; and one
+// from before KDA_CACHE_PATH was set would compile what is there.
+TEST_CASE("a directory has another cache for another mode, and for another KDA_CACHE_PATH") {
+  using kda::base::env::CacheMode;
+  const Scratch scratch, other;
+  const std::string root = scratch / "kda";
+  CHECK(origin_in(*kda::cache::shared_cache(root, CacheMode::read_only)) == Origin::built);
+  CHECK(names_in(root).empty());
+  const auto off = kda::cache::shared_cache(root, CacheMode::off);
+  CHECK(off->directory().empty());
+  const auto cache = kda::cache::shared_cache(root, CacheMode::read_write);
+  CHECK(origin_in(*cache) == Origin::built);
+  CHECK(names_in(root) == std::vector<std::string>{"CACHEDIR.TAG", "v1"});
+  CHECK(kda::cache::shared_cache(root, CacheMode::off) == off);
+  {
+    const Environment path("KDA_CACHE_PATH", other.path());
+    CHECK(kda::cache::shared_cache(root, CacheMode::read_write)->more_directories() ==
+          std::vector<std::string>{other.path()});
+  }
+  CHECK(kda::cache::shared_cache(root, CacheMode::read_write) == cache);
+}
+
 TEST_CASE("caches are made while this process forks", "[cache]") {
   // Once the map of caches was locked while a new cache enrolled its mutexes for forks, and a fork
   // that held their list waited for the map.  Few: TSan counts 64 locks held at once.

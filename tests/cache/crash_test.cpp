@@ -223,6 +223,22 @@ TEST_CASE("on a full filesystem what is old makes room, once a process") {
   }
 }
 
+// Who is told that no cache holds a kernel learns that one could not be read.
+TEST_CASE("an entry that cannot be read is a trouble, as no miss is") {
+  const Scratch scratch;
+  Cache cache(scratch.path());
+  CHECK(cache.troubles().empty());
+  const Warnings warnings;
+  {
+    const Fault fault(0, [](const char* step) { return std::string(step) == "open" ? EIO : 0; });
+    CHECK(origin_of(cache) == Origin::built);
+  }
+  REQUIRE(cache.troubles().size() == 1);
+  CHECK_THAT(cache.troubles()[0], contains(scratch.path()) && contains("EIO"));
+  REQUIRE(warnings.texts.size() == 1);
+  CHECK_THAT(warnings.texts[0], contains("cannot read"));
+}
+
 TEST_CASE("a directory that vanishes, or becomes a file, while it is used") {
   const Scratch scratch;
   const std::string root = scratch / "kda";

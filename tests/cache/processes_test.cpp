@@ -159,6 +159,20 @@ TEST_CASE("threads of a process share a lock, and the last lets it go") {
   CHECK(others.acquire("ab12", at_once) != nullptr);
 }
 
+// The parent's lock is none of its child's, which has the same object: both would build.
+TEST_CASE("a child that wants the lock its parent holds waits as another process does") {
+  const Scratch scratch;
+  BuildLocks locks(scratch.path());
+  const auto held = locks.acquire("ab12", [] { return false; });
+  REQUIRE(held);
+  CHECK(in_child([&] {
+          bool waited = false;
+          const auto own = locks.acquire("ab12", [&] { return waited = true; });
+          return waited && own == nullptr ? 0 : 1;
+        }) == 0);
+  CHECK(locks.acquire("ab12", [] { return true; }) == held);
+}
+
 TEST_CASE("a lock's directory that cannot be had costs nothing but the lock") {
   BuildLocks nowhere("/dev/null/kda/locks"), none("");
   CHECK(nowhere.acquire("ab", [] { return false; }) == nullptr);

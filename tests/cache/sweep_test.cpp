@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.hpp"
 #include "base/file.hpp"
 #include "base/file_lock.hpp"
 #include "cache/entries.hpp"
@@ -147,6 +148,30 @@ TEST_CASE("what a writer of measurements left behind goes, too") {
   CHECK(at.temporaries().empty());
 }
 
+namespace {
+std::string used_meanwhile;  // by another process, once a sweep removes entries
+}
+
+// Who was given an entry's path is about to load it.
+TEST_CASE("an entry that is used while a directory is swept stays") {
+  const Scratch scratch;
+  const auto each = static_cast<std::int64_t>(fill(scratch));
+  used_meanwhile = path_of(scratch, "1");
+  kda::base::fault::hook() = [](const char* step) {
+    if (std::string(step) == "unlink" && !used_meanwhile.empty()) {
+      (void)::utimensat(AT_FDCWD, used_meanwhile.c_str(), nullptr, 0);
+      used_meanwhile.clear();
+    }
+    return 0;
+  };
+  const Swept swept = sweep(scratch.path(), each, 8 * each);
+  kda::base::fault::hook() = nullptr;
+  CHECK(swept.entries == 2);
+  CHECK_FALSE(exists(path_of(scratch, "0")));
+  CHECK(exists(path_of(scratch, "1")));
+  CHECK_FALSE(exists(path_of(scratch, "2")));
+}
+
 TEST_CASE("one process sweeps at a time") {
   const Scratch scratch;
   const auto each = static_cast<std::int64_t>(fill(scratch));
@@ -178,6 +203,17 @@ TEST_CASE("publishing keeps the directory within KDA_CACHE_MAX_SIZE") {
   CHECK(fresh_origin_of(scratch.path(), "new") == Origin::built);
   CHECK(exists(path_of(scratch, "new")));
   CHECK(Layout(scratch.path()).entries().size() < 5);
+}
+
+TEST_CASE("what is no entry among the entries is neither counted nor swept") {
+  const Scratch scratch;
+  const auto each = static_cast<std::int64_t>(fill(scratch));
+  const std::string notes = path_of(scratch, "0") + ".notes";
+  REQUIRE(file::publish(scratch.path(), notes, "a user's") == 0);
+  set_age(notes, 48 * kHour);
+  CHECK(sweep(scratch.path(), 10 * each, 0).kept_bytes == static_cast<std::size_t>(10 * each));
+  CHECK(sweep(scratch.path(), each, 0).entries == 10);
+  CHECK(exists(notes));
 }
 
 TEST_CASE("a directory that is not there, or is none, sweeps to nothing") {

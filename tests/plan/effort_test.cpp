@@ -1,10 +1,13 @@
 // Where a plan's choice comes from: wisdom, the cost model, or nowhere.
+#include <memory>
 #include <string>
 
 #include "plan/plan.hpp"
+#include "problem/problem.hpp"
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
 #include "tune/records.hpp"
+#include "tune/shipped.hpp"
 
 using namespace kda;
 using test::problem_in_words;
@@ -104,6 +107,8 @@ TEST_CASE("wisdom_only never guesses", "[plan]") {
 TEST_CASE("what was measured elsewhere is taken where the cost model does not object", "[plan]") {
   Fixture f;
   const tune::Candidate own{f.choose()->recipe.strategy, f.choose()->recipe.tuning};
+  const double expected = f.choose()->microseconds;
+  REQUIRE(expected != 100);
   REQUIRE(own.strategy != test::recurrent().strategy);
   device::Device sibling = test::h200();
   sibling.name = "NVIDIA H100 SXM";
@@ -119,12 +124,44 @@ TEST_CASE("what was measured elsewhere is taken where the cost model does not ob
   add(f, kNear, test::h200(), own);
   CHECK(f.choose()->strategy_origin == plan::Origin::wisdom);
   CHECK_THAT(f.choose()->evidence, test::contains("nearest"));
+  CHECK(f.choose()->microseconds == expected);  // what another size took is not this one's
 
   Fixture g;
   add(g, kWords, sibling, test::recurrent());
   CHECK(g.choose()->strategy_origin == plan::Origin::cost_model);
   add(g, kWords, sibling, own);
   CHECK_THAT(g.choose()->evidence, test::contains("on NVIDIA H100 SXM"));
+}
+
+// What the library ships was measured without strategies that go by gates; what a user measured
+// was not, nor was it on gates that are guessed at.
+TEST_CASE("only shipped records give way to strategies that go by gates", "[plan]") {
+  int gave_way = 0;
+  for (const char* line : tune::shipped_lines()) {
+    const auto record = tune::parse_record(line);
+    REQUIRE(record);
+    const bool is_h200 = record->environment.device == test::h200().name;
+    const device::Device& device = is_h200 ? test::h200() : test::h100();
+    tune::Hint hint{.record = std::make_shared<const tune::Record>(*record),
+                    .match = tune::Match::exact,
+                    .source = tune::Source::shipped,
+                    .candidate = record->winner,
+                    .microseconds = record->time_us.median,
+                    .words = "as the test wants"};
+    const auto taken = [&](const Options& with) {
+      const auto choice = plan::choose(record->problem, device, with, hint);
+      INFO(problem::to_text(record->problem) << ": " << choice.status().message());
+      REQUIRE(choice);
+      return std::string(choice->strategy->name);
+    };
+    if (taken({}) == record->winner.strategy) continue;
+    CHECK(taken({}) == "by_gates");
+    ++gave_way;
+    CHECK(taken({.effort = Effort::wisdom_only}) == record->winner.strategy);
+    hint.source = tune::Source::user;
+    CHECK(taken({}) == record->winner.strategy);
+  }
+  CHECK(gave_way > 0);
 }
 
 TEST_CASE("a plan takes wisdom and describes where it came from", "[plan][compile]") {

@@ -111,6 +111,41 @@ TEST_CASE("what the choice depends on makes another plan", "[plan][compile]") {
   }
 }
 
+// Options::stream and the limit of time say how to measure, not what is made.
+TEST_CASE("how a plan would be measured makes no other plan", "[plan][compile]") {
+  Fresh at;
+  Options with = options();
+  with.stream = reinterpret_cast<Stream>(0x77);
+  with.time_limit_seconds = 3;
+  make(small(), with);
+  Options plain = options();
+  plain.time_limit_seconds = 0;
+  CHECK(plan::recall({*problem::complete(small()), plain, 0, launch::driver_generation(),
+                      base::env::snapshot()}) != nullptr);
+}
+
+// Else a model of more plans than are kept would make those that it uses most over and over.
+TEST_CASE("of too many plans the one goes that was used longest ago", "[plan][compile]") {
+  plan::forget_all();
+  Options named = options();
+  named.target = "h200";
+  const Kept plan = make(small(), named);
+  plan::forget_all();
+  const auto recall_of = [&](int number) {
+    return plan::Recall{plan->problem, named, -1, launch::driver_generation(),
+                        std::to_string(number)};
+  };
+  const auto is_kept = [&](int number) { return plan::recall(recall_of(number)) != nullptr; };
+  for (int i = 0; i < 64; ++i) plan::keep(recall_of(i), *plan);
+  for (int i = 0; i < 9; ++i) plan::keep(recall_of(63), *plan);  // is one, however often
+  CHECK(is_kept(0));
+  plan::keep(recall_of(64), *plan);
+  CHECK_FALSE(is_kept(1));
+  for (const int number : {0, 2, 63, 64}) CHECK(is_kept(number));
+  plan::forget_all();
+  CHECK_FALSE(is_kept(0));
+}
+
 TEST_CASE("the device is the thread's own at each call", "[plan][compile]") {
   Fresh at;
   CHECK(make()->device.ordinal == 0);

@@ -68,6 +68,9 @@ std::string refusal(const std::function<void(Forward&)>& spoil, const Problem& p
 TEST_CASE("legal pools pass", "[problem]") {
   CHECK(checked(pooled(), [](Forward&) {}));
   CHECK(checked(pooled(), [](Forward& f) { f.pool.stride = kSlot + 1; }));
+  // Contiguous ones whose strides are given, as of a tensor.
+  CHECK(checked(pooled(), [](Forward& f) { f.pool.stride = kSlot; }));
+  CHECK(checked(pooled(), [](Forward& f) { f.pool.indices = {at(0x700004), 3, 3}; }));
   CHECK(checked(pooled(), [](Forward& f) { f.pool.initial_indices = at(0x900004); }));
   CHECK(checked(pooled(), [](Forward& f) { f.pool.indices = {at(0x700004), 3, 5}; }));
   CHECK(checked(pooled(), [](Forward& f) { f.final_state = at(0x20000000); }));
@@ -202,4 +205,8 @@ TEST_CASE("outputs have memory apart from a pool's indices", "[problem]") {
         "final_state and pool.indices are the same memory; outputs need their own");
   CHECK(refusal([](Forward& f) { f.pool.checkpoints.data = f.o; }, checkpointing()) ==
         "o and pool.checkpoints are the same memory; outputs need their own");
+  CHECK(refusal([](Forward& f) { f.pool.initial_indices = f.o; }) ==
+        "o and pool.initial_indices are the same memory; outputs need their own");
+  CHECK(refusal([](Forward& f) { f.pool.num_accepted_tokens = f.o; }, drafting()) ==
+        "o and pool.num_accepted_tokens are the same memory; outputs need their own");
 }

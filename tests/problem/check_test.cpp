@@ -213,6 +213,12 @@ TEST_CASE("strides that cannot be are refused", "[problem]") {
                f.q_strides = {6400, most / 50, 64};
              }),
              test::contains("reaches past 63 bits"));
+  // Axes each of which has an address, while the last element of both has none.
+  CHECK_THAT(refusal([](Forward& f) {
+               f.q_strides = {most / 4, 128, most / 4};
+             }),
+             test::contains("q_strides.head") && test::contains("reaches past 63 bits"));
+  accepted([](Forward& f) { f.q_strides = {most / 4, 128, most / 8}; });
 }
 
 // The bug: only o was held against the inputs.
@@ -239,6 +245,17 @@ TEST_CASE("outputs have memory of their own", "[problem]") {
              test::contains("o and A_log"));
   CHECK_THAT(refusal([](Forward& f) { f.final_state = const_cast<float*>(f.dt_bias); }),
              test::contains("final_state and dt_bias"));
+  // Without these an output over one of them passed unnoticed.
+  CHECK_THAT(refusal([](Forward& f) { f.o = const_cast<void*>(f.k); }), test::contains("o and k"));
+  CHECK_THAT(refusal([](Forward& f) { f.o = const_cast<void*>(f.g); }), test::contains("o and g"));
+  CHECK_THAT(refusal([](Forward& f) { f.o = const_cast<void*>(f.beta); }),
+             test::contains("o and beta"));
+  CHECK_THAT(refusal([](Forward& f) { f.o = const_cast<void*>(f.initial_state); }),
+             test::contains("o and initial_state"));
+  Problem committed = kProblem;
+  committed.committed_tokens = true;
+  CHECK_THAT(refusal([](Forward& f) { f.committed_tokens = f.o; }, committed),
+             test::contains("o and committed_tokens"));
   // The bug: w and u were held against nothing.
   Problem chunks = kProblem;
   chunks.wy_chunk = 64;

@@ -191,6 +191,19 @@ TEST_CASE("sizes whose bytes would overflow are refused", "[problem]") {
   CHECK(problem::complete({.heads = 1, .max_tokens = std::int64_t{1} << 40}));
 }
 
+// Workspaces hold whole chunks: a sequence's last one may be padding but for a token.
+TEST_CASE("the most tokens leave room for a chunk of padding a sequence", "[problem]") {
+  constexpr std::int64_t kRow = 8 * 128, kMost = (std::int64_t{1} << 56) / kRow;
+  for (const int sequences : {1, 1000}) {
+    Problem p = legal();
+    p.max_sequences = sequences;
+    p.max_tokens = kMost - 256 * sequences;
+    CHECK(problem::complete(p));
+    ++p.max_tokens;
+    CHECK(problem::complete(p).status().code() == Code::invalid_problem);
+  }
+}
+
 // The bug: where max_sequences alone was too much, "max_tokens = 1 makes tensors too large; ... at
 // most 0" was said, and no max_tokens did.
 TEST_CASE("what max_sequences makes too large is not blamed on max_tokens", "[problem]") {

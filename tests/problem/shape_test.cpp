@@ -118,6 +118,7 @@ TEST_CASE("a run's tensors reach the kernels' structs", "[problem]") {
   CHECK(in.cu_seqlens == f.cu_seqlens);
   CHECK(in.tokens == 6);
   CHECK(in.sequences == 2);
+  CHECK(in.length == 3);  // of each
   CHECK(in.value_heads == 4);
   CHECK(in.scale == 0.5F);
   CHECK(in.lower_bound == -3);
@@ -127,6 +128,23 @@ TEST_CASE("a run's tensors reach the kernels' structs", "[problem]") {
   CHECK(out.o.token == 4 * 128);
   CHECK(out.initial_state == f.initial_state);
   CHECK(out.final_state == f.final_state);
+
+  const Problem packed = completed({.heads = 2, .value_heads = 4, .varlen = true});
+  CHECK(problem::inputs_of(packed, f).length == 0);  // cu_seqlens says
+}
+
+// Accepted tokens that do not arrive start each sequence from its last draft.
+TEST_CASE("drafts and how many of them were accepted reach the kernels' structs", "[problem]") {
+  const Problem p = completed({.heads = 2,
+                               .initial_state = true,
+                               .final_state = true,
+                               .state_pool = true,
+                               .draft_states = true});
+  CHECK(problem::shape_of(p).draft_states);
+  const std::int32_t accepted[2] = {};
+  Forward f{.tokens = 6, .sequences = 2};
+  f.pool.num_accepted_tokens = accepted;
+  CHECK(problem::outputs_of(p, f).pool.num_accepted_tokens == accepted);
 }
 
 TEST_CASE("indices have a type where there are some", "[problem]") {

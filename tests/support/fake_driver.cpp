@@ -156,8 +156,9 @@ CUresult function_attribute(int* value, CUfunction_attribute, CUfunction functio
   *value = 32;
   return function_load(function);
 }
-CUresult pool_create(CUmemoryPool* pool, const CUmemPoolProps*) {
+CUresult pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
   note_breaking_call();
+  fake->pool_devices.push_back(props->location.id);
   *pool = handle<CUmemoryPool>(0x400U + static_cast<unsigned>(++fake->pools));
   return CUDA_SUCCESS;
 }
@@ -188,6 +189,8 @@ CUresult pool_allocate(CUdeviceptr* at, std::size_t bytes, CUmemoryPool pool, CU
   }
   if (fake->allocate_result != CUDA_SUCCESS) return fake->allocate_result;
   fake->allocations.push_back(bytes);
+  fake->pools_asked.push_back(
+      fake->pool_devices.at(reinterpret_cast<std::uintptr_t>(pool) - 0x401U));
   *at = fake->allocations.size() << 32;
   return CUDA_SUCCESS;
 }

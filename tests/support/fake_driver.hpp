@@ -62,6 +62,8 @@ class FakeDriver {
   int events = 0;  // not destroyed yet
   int pools = 0;
   int destroyed_pools = 0;
+  std::vector<int> pool_devices;         // the ordinal of each pool that was made ...
+  std::vector<int> pools_asked;          // ... and of each that memory was had from
   int lost_pools = 0;                    // the first so many are good no more
   std::vector<std::size_t> allocations;  // from pools
   int freed = 0;                         // of them

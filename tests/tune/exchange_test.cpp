@@ -50,6 +50,10 @@ TEST_CASE("what is exported is imported, whole and the same", "[tune]") {
   CHECK(import->kept == 0);
   CHECK(f.mine(f.to) == text);
   CHECK(f.to.find(f.first, h200())->match == tune::Match::exact);
+  const auto again = tune::import_lines(text, f.to);
+  REQUIRE(again);
+  CHECK(again->added == 0);
+  CHECK(again->kept == 2);
 }
 
 TEST_CASE("one bad line takes the whole import back", "[tune]") {
@@ -89,6 +93,16 @@ TEST_CASE("of two answers to one question the newer stays", "[tune]") {
   REQUIRE(import);
   CHECK(import->added == 1);
   CHECK(f.to.find(f.first, h200())->candidate == test::recurrent());
+
+  // Nor of those to a question that is new here.
+  tune::Record older = record_of(f.second, h200(), other);
+  newer = record_of(f.second);
+  newer.date = "2026-11-23T00:00:00Z";
+  import = tune::import_lines(to_json(newer) + "\n" + to_json(older), f.to);
+  REQUIRE(import);
+  CHECK(import->added == 1);
+  CHECK(import->kept == 1);
+  CHECK(f.to.find(f.second, h200())->candidate == test::recurrent());
 }
 
 TEST_CASE("prune takes what is named and nothing else", "[tune]") {
@@ -112,6 +126,10 @@ TEST_CASE("prune takes what is named and nothing else", "[tune]") {
   CHECK(prune({}) == 0);
   CHECK(prune({.stale = true}) == 1);
   CHECK(prune({.device = "NVIDIA H100 SXM"}) == 1);
+  tune::Record recompiled = record_of(f.second);
+  recompiled.environment.compiler = "nvrtc 12.4";
+  REQUIRE(f.to.add(recompiled));
+  CHECK(prune({.stale = true}) == 1);
   CHECK(f.to.find(f.first, h200())->match == tune::Match::exact);
   CHECK_FALSE(f.to.find(f.second, h200()));
 

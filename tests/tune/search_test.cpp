@@ -202,6 +202,41 @@ TEST_CASE("a resumed search measures nothing twice but the finals", "[tune][comp
   CHECK(contents->winner);
 }
 
+// What proved wrong has no time, and would rank before all that have one.
+TEST_CASE("a resumed search passes by what proved wrong before", "[tune][compile]") {
+  Fixture f;
+  const auto environment = tune::environment_of(test::h200());
+  REQUIRE(environment);
+  const tune::JournalHeader header{f.problem, f.lengths, *environment, "halving", 1, "today"};
+  const std::string path = f.scratch / "j.jsonl";
+  std::set<std::string> wrong;
+  for (const bool resume : {false, true}) {
+    auto journal = tune::Journal::open(path, header, resume);
+    REQUIRE(journal);
+    f.options.journal = &*journal;
+    f.options.max_evals = resume ? 0 : 4;
+    FormulaMeasurer measurer(by_lanes);
+    if (!resume) {
+      const auto listing = tune::list_candidates(f.problem, test::h200(), f.options.scope);
+      REQUIRE(listing);
+      for (const tune::Listed& each : listing->candidates) {
+        if (!each.is_default) measurer.faults[to_text(each.candidate)] = tune::Outcome::wrong;
+      }
+    }
+    const auto found = f.search(measurer);
+    INFO(found.status().message());
+    REQUIRE(found);
+    for (const auto& [name, rung] : measurer.asked) {
+      if (!resume && rung == 0 && measurer.faults.contains(name)) wrong.insert(name);
+      if (resume) CHECK_FALSE(wrong.contains(name));
+    }
+    if (!resume) continue;
+    CHECK(wrong.size() == 3);
+    CHECK(found->record.rejected.at("wrong") == 3);
+    CHECK_FALSE(wrong.contains(to_text(found->record.winner)));
+  }
+}
+
 TEST_CASE("the scope bounds what is looked at", "[tune]") {
   const Problem problem = test::problem_in_words("T=8192 H=16 K=64 V=64");
   const auto all = tune::list_candidates(problem, test::h200(), {});

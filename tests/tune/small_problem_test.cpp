@@ -60,6 +60,26 @@ TEST_CASE("a search runs as many tokens of a dense problem as its sequences have
   CHECK(tune::usual_lengths(problem_in_words("T=4 N=8 H=1 varlen=1")).size() == 8);
 }
 
+// Tokens of no sequence would come out as NaN, too; sequences of too many would read past them.
+TEST_CASE("a search runs all tokens of a packed problem", "[tune]") {
+  using Lengths = std::vector<std::int64_t>;
+  CHECK(tune::usual_lengths(problem_in_words("T=8 N=3 H=1 varlen=1")) == Lengths{3, 3, 2});
+  CHECK(tune::usual_lengths(problem_in_words("T=100 N=4 H=1 varlen=1 mixed=1")) ==
+        Lengths{1, 1, 1, 97});
+}
+
+TEST_CASE("kernels of another tuning are not those of a problem", "[tune]") {
+  const Problem problem = problem_in_words("T=8192 H=8 h0=1 ht=1");
+  const auto recipe = [&](const char* tuning) {
+    const auto candidate = tune::parse_candidate("recurrent", tuning);
+    REQUIRE(candidate);
+    return recipe_of(problem, *candidate);
+  };
+  const compose::Recipe one = recipe("threads=64 lanes=16 columns=2 stages=2");
+  CHECK(tune::has_kernels_of(one, one));
+  CHECK_FALSE(tune::has_kernels_of(one, recipe("threads=64 lanes=8 columns=2 stages=2")));
+}
+
 // The bug (in no release): of segments of more than 256 chunks by_gates has kernels that may go
 // another way, and a search took those of a small problem, which may not, for the same.
 TEST_CASE("of long segments by_gates is verified at its own size, too") {

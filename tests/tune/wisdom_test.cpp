@@ -148,6 +148,86 @@ TEST_CASE("of near records the nearest answers, and says its size", "[tune]") {
   CHECK_THAT(hint->words, test::contains("nearest (measured at T=5000 N=1 H=16 HV=16)"));
 }
 
+TEST_CASE("of records as near the newest answers, of other builds' too", "[tune]") {
+  Fixture f;
+  const tune::Candidate newer = test::recurrent("threads=32 lanes=8 columns=4 stages=2");
+  for (const char* words : {kWords, "T=4096 H=16 K=64 V=64 h0=1 ht=1"}) {
+    INFO(words);
+    // Whichever comes first in the directory.
+    for (const auto& [first, second] : {std::pair{"one", "two"}, {"two", "one"}}) {
+      const std::string place = f.scratch / (std::string(words) + first);
+      for (const char* build : {first, second}) {
+        const bool is_newer = build == first;
+        tune::Record record = is_newer ? record_of(f.problem, h200(), newer) : record_of(f.problem);
+        record.environment.compiler = std::string("nvrtc ") + build;
+        if (is_newer) record.date = "2026-11-22T08:00:00Z";
+        REQUIRE(tune::Wisdom(place, "").add(record));
+      }
+      const auto hint = tune::Wisdom(place, "").find(problem_in_words(words), h200());
+      REQUIRE(hint);
+      CHECK(hint->candidate == newer);
+    }
+  }
+}
+
+TEST_CASE("of records as near one of this build goes before a newer one of another", "[tune]") {
+  Fixture f;
+  tune::Record other =
+      record_of(f.problem, h200(), test::recurrent("threads=32 lanes=8 columns=4 stages=2"));
+  other.environment.compiler = "another";
+  other.date = "2026-11-22T08:00:00Z";
+  REQUIRE(f.wisdom.add(other));
+  REQUIRE(f.wisdom.add(record_of(f.problem)));
+  const auto hint = f.found_anew("T=4096 H=16 K=64 V=64 h0=1 ht=1");
+  REQUIRE(hint);
+  CHECK(hint->candidate == test::recurrent());
+}
+
+// A manifest that is damaged lets records of any device through to here.
+TEST_CASE("records of another capability fit nothing", "[tune]") {
+  const tune::Record record = record_of(problem_in_words(kWords));
+  const auto fits = [&](const device::Device& device) {
+    const tune::Question question = tune::question_of(record.problem, device, "");
+    return tune::fit_of(question, record, question.key, question.family).has_value();
+  };
+  device::Device next = h200();
+  CHECK(fits(next));
+  ++next.minor;
+  CHECK_FALSE(fits(next));
+  CHECK_FALSE(fits(*device::parse("a100")));
+}
+
+TEST_CASE("of records as near the user's goes before a newer shared one", "[tune]") {
+  Fixture f;
+  const tune::Candidate theirs = test::recurrent("threads=32 lanes=8 columns=4 stages=2");
+  tune::Record newer = record_of(f.problem, h200(), theirs);
+  newer.date = "2026-11-22T08:00:00Z";
+  REQUIRE(tune::Wisdom(f.scratch / "theirs", "").add(newer));
+  REQUIRE(f.wisdom.add(record_of(f.problem)));
+  const test::Environment path("KDA_WISDOM_PATH", f.scratch / "theirs");
+  const auto hint = f.found_anew("T=4096 H=16 K=64 V=64 h0=1 ht=1");
+  REQUIRE(hint);
+  CHECK(hint->match == tune::Match::nearest);
+  CHECK(hint->source == tune::Source::user);
+}
+
+// A slice of a device and the whole one want other tunings.
+TEST_CASE("of other devices' records one of as many multiprocessors goes before a nearer size",
+          "[tune]") {
+  Fixture f;
+  device::Device sibling = h200(), slice = h200();
+  sibling.name = "NVIDIA H100 SXM";
+  slice.multiprocessors = 60;
+  const tune::Candidate wide = test::recurrent("threads=32 lanes=8 columns=4 stages=2");
+  REQUIRE(f.wisdom.add(record_of(f.problem, slice)));
+  REQUIRE(
+      f.wisdom.add(record_of(problem_in_words("T=4096 H=16 K=64 V=64 h0=1 ht=1"), sibling, wide)));
+  const auto hint = f.found_anew();
+  REQUIRE(hint);
+  CHECK(hint->match == tune::Match::other_device);
+  CHECK(hint->candidate == wide);
+}
+
 // The bug: " /a:/b" of KDA_WISDOM_PATH was a directory whose name begins with a blank, below the
 // working directory, where KDA_CACHE_PATH's is /a.
 TEST_CASE("blanks around a place of KDA_WISDOM_PATH are none of it", "[tune]") {
@@ -203,6 +283,11 @@ TEST_CASE("a winner that cannot serve the problem is passed over", "[tune]") {
       record_of(f.problem, h200(), test::recurrent("threads=128 lanes=4 columns=8 stages=2"))));
   const auto hint = f.wisdom.find(problem_in_words("T=8192 H=16 K=256 V=64"), h200());
   CHECK_FALSE(hint);
+  // Nor one that says it of just this problem, as another version of the library may have.
+  const Problem wide = problem_in_words("T=8192 H=16 K=256 V=64");
+  REQUIRE(f.wisdom.add(
+      record_of(wide, h200(), test::recurrent("threads=128 lanes=4 columns=8 stages=2"))));
+  CHECK_FALSE(f.wisdom.find(wide, h200()));
 }
 
 TEST_CASE("damaged files are passed over, and the next class answers", "[tune]") {
@@ -276,6 +361,15 @@ TEST_CASE("without a directory, or where it cannot be written, this process stil
   CHECK(reader.add(record_of(f.problem)));
   CHECK(reader.find(f.problem, h200()));
   CHECK_FALSE(fs::exists(f.scratch / "mine"));
+  // What was measured is kept nowhere else: neither a reload nor another environment's record of
+  // the same problem takes it away.
+  tune::Record other = record_of(f.problem);
+  other.environment.compiler = "another";
+  REQUIRE(reader.add(other));
+  reader.reload();
+  const auto still = reader.find(f.problem, h200());
+  REQUIRE(still);
+  CHECK(still->match == tune::Match::exact);
 }
 
 TEST_CASE("with the cache off no directory is read", "[tune]") {

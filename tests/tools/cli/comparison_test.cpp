@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "support/catch.hpp"
 #include "support/scratch.hpp"
@@ -96,6 +97,25 @@ TEST_CASE("what several devices took is not compared across them", "[tools]") {
   // One against another is what is asked for.
   CHECK(cli::compare(Json::array({on("H100", 200)}), Json::array({on("H200", 100)}),
                      0.01)["compared"][0]["verdict"] == "FAST");
+}
+
+// Else a change of the files' order would be faster or slower.
+TEST_CASE("rows meet by all that was asked, not by the problem alone", "[tools]") {
+  for (const auto& [field, one, other] :
+       {std::tuple<const char*, Json, Json>{"lengths", {1, 7}, {4, 4}},
+        {"regime", "strong", "weak"},
+        {"wanted_strategy", "chunk", "fused"},
+        {"wanted_tuning", "threads=64", "threads=32"},
+        {"cu_seqlens", {0, 1, 8}, {0, 4, 8}},
+        {"words", "T=8 H=1", "T=8 H=2"}}) {
+    INFO(field);
+    Json a = row("a", 100), b = row("a", 50);
+    a[field] = one;
+    b[field] = other;
+    const Json rows = cli::compare({a, b}, {b, a}, 0.01)["compared"];
+    REQUIRE(rows.size() == 2);
+    for (const Json& each : rows) CHECK(each["verdict"] == "SAME");
+  }
 }
 
 // The bug: a time that is no number ended compare with the exit code of a regression.

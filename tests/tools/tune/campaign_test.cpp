@@ -1,10 +1,16 @@
 // kda-tune tune whole, in processes of its own, on devices that are not there: fake/kda_tune.cpp.
+#include "tune/campaign.hpp"
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <vector>
 
+#include "cli/failure.hpp"
+#include "device/device.hpp"
 #include "support/catch.hpp"
+#include "support/fake_driver.hpp"
 #include "support/scratch.hpp"
 #include "tools/json.hpp"
 #include "tune/journal.hpp"
@@ -163,6 +169,23 @@ TEST_CASE("devices are named once each", "[tools][compile]") {
   Tool tool;
   CHECK(tool.tune("T=40", "--devices 0,0", 2) == 2);
   CHECK_THAT(tool.complaints, test::contains("0 is named twice"));
+}
+
+// What is timed on a slice, or on another kind, would be recorded as the first device's.
+TEST_CASE("a search takes devices of one kind alone", "[tools]") {
+  const test::FakeDriver two;
+  device::Device first = *device::query(1);
+  first.ordinal = 0;  // of the kind of the other, which has a name of its own
+  tune_tool::Request request;
+  CHECK(tune_tool::devices_of(request, first) == std::vector<int>{0, 1});
+  first.multiprocessors /= 2;  // the other is whole
+  CHECK(tune_tool::devices_of(request, first) == std::vector<int>{0});
+  request.devices = {1};
+  CHECK_THROWS_AS(tune_tool::devices_of(request, first), cli::Failure);
+  first.multiprocessors *= 2;
+  CHECK(tune_tool::devices_of(request, first) == std::vector<int>{1});
+  first.name = "another";
+  CHECK_THROWS_AS(tune_tool::devices_of(request, first), cli::Failure);
 }
 
 TEST_CASE("a limit of time holds, and what no time was left for says so", "[tools][compile]") {
