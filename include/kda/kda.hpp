@@ -162,8 +162,8 @@ struct Forward {
   const void* v = nullptr;           // [T, HV, V]
   const void* g = nullptr;           // [T, HV, K]
   const void* beta = nullptr;        // [T, HV]
-  // [HV]; an exp(A_log) past f32's largest is that; null: exp(A_log) is 1.  Read by softplus and
-  // bounded only.
+  // [HV]; exp(A_log) is held to what f32 has, by bounded gates perhaps to 2^100, at which |dt_bias|
+  // must be below 2^27; null: it is 1.  Read by softplus and bounded only.
   const float* A_log = nullptr;
   const float* dt_bias = nullptr;  // [HV, K]; null: 0; the same
   // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous; or a pool of slots of that.

@@ -39,6 +39,13 @@ struct Fixture {
   Result<tune::SearchResult> search(tune::Measurer& measurer) {
     return tune::search(problem, lengths, test::h200(), cache, measurer, options);
   }
+
+  Result<tune::Journal> journal(bool resume) const {
+    const auto environment = tune::environment_of(test::h200());
+    if (!environment) return environment.status();
+    return tune::Journal::open(scratch / "j.jsonl",
+                               {problem, lengths, *environment, "halving", 1, "today"}, resume);
+  }
 };
 
 }  // namespace
@@ -168,19 +175,15 @@ TEST_CASE("limits end a search early, and finals take place all the same", "[tun
 
 TEST_CASE("a resumed search measures nothing twice but the finals", "[tune][compile]") {
   Fixture f;
-  const auto environment = tune::environment_of(test::h200());
-  REQUIRE(environment);
-  const tune::JournalHeader header{f.problem, f.lengths, *environment, "halving", 1, "today"};
-  const std::string path = f.scratch / "j.jsonl";
   {
-    auto journal = tune::Journal::open(path, header, false);
+    auto journal = f.journal(false);
     REQUIRE(journal);
     f.options.journal = &*journal;
     f.options.max_evals = 4;
     FormulaMeasurer measurer(by_lanes);
     REQUIRE(f.search(measurer));
   }
-  auto journal = tune::Journal::open(path, header, true);
+  auto journal = f.journal(true);
   REQUIRE(journal);
   f.options.journal = &*journal;
   f.options.max_evals = 0;
@@ -197,7 +200,7 @@ TEST_CASE("a resumed search measures nothing twice but the finals", "[tune][comp
     if (rung == 0) CHECK_FALSE(before.contains(name));
   }
   CHECK(test::value_of(found->record.winner, "lanes") == 16);
-  const auto contents = tune::read_journal(path);
+  const auto contents = tune::read_journal(f.scratch / "j.jsonl");
   REQUIRE(contents);
   CHECK(contents->winner);
 }
@@ -205,13 +208,9 @@ TEST_CASE("a resumed search measures nothing twice but the finals", "[tune][comp
 // What proved wrong has no time, and would rank before all that have one.
 TEST_CASE("a resumed search passes by what proved wrong before", "[tune][compile]") {
   Fixture f;
-  const auto environment = tune::environment_of(test::h200());
-  REQUIRE(environment);
-  const tune::JournalHeader header{f.problem, f.lengths, *environment, "halving", 1, "today"};
-  const std::string path = f.scratch / "j.jsonl";
   std::set<std::string> wrong;
   for (const bool resume : {false, true}) {
-    auto journal = tune::Journal::open(path, header, resume);
+    auto journal = f.journal(resume);
     REQUIRE(journal);
     f.options.journal = &*journal;
     f.options.max_evals = resume ? 0 : 4;

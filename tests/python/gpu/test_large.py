@@ -1,4 +1,4 @@
-"""Tensors of more than 2^32 elements, rows far apart, and pools past 2^31: no offset has 32 bits.
+"""Tensors of more than 2^31 elements, of 16 bits of more than 2^32: no offset has 32 bits.
 
 Gates forget within some tokens, so a window of a long run is compared with a run of that window
 alone, a little before it on.
@@ -115,7 +115,7 @@ def test_many_sequences(strategy):
     tensors = {name: normal(tokens, heads, 128) for name in ("q", "k", "v", "g")}
     tensors["beta"] = normal(tokens, heads)
     o, final = run(problem, strategy, tensors, sequences, state=True)
-    for first in (0, 4095, 4999):  # the second is at 2^31 elements
+    for first in (0, 4095, 4096, 4999):  # the third begins at 2^31 elements
         rows = slice(first * length, (first + 1) * length)
         part = {name: x[rows].contiguous() for name, x in tensors.items()}
         want, want_final = run(problem, strategy, part, state=True)
