@@ -92,13 +92,8 @@ Status check_sizes(const Problem& p) {
         "max_tokens = {} makes tensors too large; with these heads and dims at most {}",
         p.max_tokens, most_tokens);
   }
-  const std::int64_t state = std::int64_t{p.value_heads} * p.key_dim * p.value_dim;
-  if (p.max_sequences > kMaxElements / state) {
-    return refuse_problem(
-        "max_sequences = {} makes the state too large; with these heads and dims at most "
-        "{}",
-        p.max_sequences, kMaxElements / state);
-  }
+  // States are no more: one is as large as key_dim tokens' v.
+  static_assert(kMaxKeyDim <= kLongestChunk);
   return {};
 }
 
