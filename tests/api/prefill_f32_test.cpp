@@ -78,6 +78,7 @@ TEST_CASE("arguments that contradict themselves are 1, what nothing serves is 80
       {&KdaPrefillIO::value_dim, 0, 1, "value_dim = 0"},
       {&KdaPrefillIO::chunk_size, 0, 1, "chunk_size = 0"},
       {&KdaPrefillIO::num_chunks, 3, 1, "num_chunks = 3"},
+      {&KdaPrefillIO::num_chunks, 5, 1, "makes 4, or 0 for that"},
       {&KdaPrefillIO::chunk_size, 48, 801, "chunk_size = 48"},
       {&KdaPrefillIO::head_dim, 257, 801, "key_dim = 257"},
       {&KdaPrefillIO::value_dim, 9000, 801, "9000"},
@@ -154,6 +155,9 @@ TEST_CASE("a size is planned once; its workspace comes and goes on the stream", 
   longer.num_chunks = 7;
   CHECK(kda_prefill_f32(&longer, nullptr) == 0);
   CHECK(driver.allocations.back() > driver.allocations.front());
+  longer.seq_len = 192;  // whole chunks
+  longer.num_chunks = 6;
+  CHECK(kda_prefill_f32(&longer, nullptr) == 0);
   KdaPrefillIO plain = io;  // without w and u the planner may choose the chunks
   plain.w = plain.u = nullptr;
   CHECK(kda_prefill_f32(&plain, nullptr) == 0);

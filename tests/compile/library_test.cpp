@@ -1,5 +1,7 @@
 #include "compile/library.hpp"
 
+#include <dlfcn.h>
+
 #include <iostream>
 
 #include "compile/kernels.hpp"
@@ -56,6 +58,27 @@ TEST_CASE("a library that does not compile is passed by for the next one") {
   CHECK_THAT(apart.output, contains("NVRTC 13.9 from " + fake) &&
                                contains("does not sign what it compiles; looking on"));
   CHECK_THAT(apart.output, contains("ok: \n") && contains("from " + real));
+}
+
+TEST_CASE("apart: compile beside a library that is loaded", "[.]") {
+  REQUIRE(::dlopen((std::string(KDA_BINARY_DIR) + "/tests/fake/lib64/libnvrtc.so.13").c_str(),
+                   RTLD_NOW) != nullptr);
+  (void)compile::compile(kda::test::job_for("sm_90a"), {});
+}
+
+TEST_CASE("what the program has loaded comes before what is found") {
+  const auto path = compile::library_path();
+  REQUIRE(path);
+  const std::string real = path->substr(0, path->find_last_of('/'));
+  const Scratch scratch;
+  const auto apart = run_case_apart("apart: compile beside a library that is loaded",
+                                    {{"KDA_NVRTC_PATH", ""},
+                                     {"CUDA_HOME", real.substr(0, real.find_last_of('/'))},
+                                     {"KDA_CACHE_DIR", scratch.path()},
+                                     {"KDA_LOG", "info"}});
+  const std::size_t fake = apart.output.find("NVRTC 13.9 from " KDA_BINARY_DIR "/tests/fake");
+  REQUIRE(fake != std::string::npos);
+  CHECK(fake < apart.output.find("from " + real));
 }
 
 TEST_CASE("that it does not compile is said where nothing else is left") {

@@ -38,6 +38,7 @@ TEST_CASE("-1 is the current context's device, else device 0") {
   fake.current = FakeDriver::own_context();
   fake.current_device = 1;
   CHECK(query(-1)->ordinal == 1);
+  CHECK(query(0)->ordinal == 0);
 }
 
 TEST_CASE("a device that is not there is a device_error with their number") {

@@ -345,6 +345,13 @@ def test_kda_prefill_allocates_what_it_is_not_given():
     assert torch.ops.kda_prefill.forward(**prefill(w=given))[1] is given
 
 
+@pytest.mark.parametrize("tokens, chunks", [(31, 1), (32, 1), (33, 2), (64, 2)])
+def test_kda_prefill_has_whole_chunks(tokens, chunks):
+    x = {name: meta(2, 3, tokens, 64) for name in ("q", "k", "v", "g")}
+    _, w, u = torch.ops.kda_prefill.forward(**x, beta=meta(2, 3, tokens), chunk_size=32)
+    assert w.shape == u.shape == (2, 3, chunks, 32, 64)
+
+
 # The bug: of what is written none was looked at.
 @pytest.mark.parametrize(
     "name, shape", [("v", (40, 64)), ("o", (40, 64)), ("w", (2, 32, 64)), ("u", (2, 32, 64))]

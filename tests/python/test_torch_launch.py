@@ -191,8 +191,23 @@ def test_committed_tokens(launches, call):
     wide = counts.long()
     call(*x, initial_state=pool, ssm_state_indices=slots, committed_tokens=wide)
     assert launches[-1].committed_tokens not in (None, wide.data_ptr())  # as int32
+    call(*x, initial_state=pool, ssm_state_indices=slots[:, None], committed_tokens=counts)
+    assert launches[-1].committed_tokens == counts.data_ptr()
     call(*x, initial_state=pool, ssm_state_indices=slots)
     assert not launches[-1].committed_tokens and not launches.problem.committed_tokens
+
+
+@pytest.mark.parametrize("name", ["indices", "checkpoints", "committed_tokens"])
+def test_slots_of_another_device_are_named(launches, name):
+    far = {name: torch.zeros(3, dtype=torch.int32, device="meta")}
+    indices = far.get("indices", torch.arange(3))
+    checkpoints, committed = far.get("checkpoints"), far.get("committed_tokens")
+    with pytest.raises(ValueError, match=f"^{name} is on meta and the pool on cpu"):
+        paged_kda(
+            *inputs(), torch.zeros(20, 4, 64, 32), indices, checkpoint_indices=checkpoints,
+            checkpoint_tokens=64 if checkpoints is not None else 0, committed_tokens=committed,
+        )  # fmt: skip
+    assert not launches
 
 
 @pytest.mark.parametrize("call", [chunk_kda, fused_recurrent_kda, fused_recurrent_kda_fwd])
