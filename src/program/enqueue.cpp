@@ -32,7 +32,6 @@ Status bind(const compose::Stage& stage, const compose::Run& call, compose::Laun
 }
 
 Status enqueue(const Kernel& kernel, const compose::Launch& launch, CUstream_st* stream) {
-  if (launch.grid[0] == 0) return {};
   return launch::enqueue(kernel.module, geometry_of(kernel.stage, launch), launch.args, stream);
 }
 

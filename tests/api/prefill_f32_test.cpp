@@ -161,6 +161,8 @@ TEST_CASE("a size is planned once; its workspace comes and goes on the stream", 
   KdaPrefillIO plain = io;  // without w and u the planner may choose the chunks
   plain.w = plain.u = nullptr;
   CHECK(kda_prefill_f32(&plain, nullptr) == 0);
+  plain.w = io.w;
+  CHECK(kda_prefill_f32(&plain, nullptr) == 0);
 
   KdaPrefillIO nothing = io;
   nothing.seq_len = 0;
