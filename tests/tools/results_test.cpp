@@ -82,7 +82,7 @@ TEST_CASE("every row of checked-in results names its device, versions, commit an
         CHECK(test::text(row[key]) != "");
       }
       check_commit(row["commit"]);
-      CHECK(test::text(row["command"]).starts_with("kda-bench "));
+      CHECK((" " + test::text(row["command"])).find(" kda-bench ") != std::string::npos);
       // A time without a verdict would be a number that nobody checked.
       if (row.contains("gpu_us")) CHECK(test::number(row["heads_verified"]) >= 1);
     }

@@ -7,11 +7,16 @@
 #include <sstream>
 #include <vector>
 
+#include "base/env.hpp"
 #include "cli/failure.hpp"
 #include "cli/tell.hpp"
 
 namespace kda::cli {
 namespace {
+
+// What decides which kernels run, and how they are launched, besides the words.
+constexpr const char* kDeciding[] = {"KDA_WISDOM_DIR", "KDA_WISDOM_PATH", "KDA_TUNE",
+                                     "KDA_KEEP_GRAPHS", "NVRTC_APPEND_FLAGS"};
 
 std::string quoted(const std::string& word) {
   const bool plain =
@@ -26,6 +31,10 @@ std::string quoted(const std::string& word) {
 
 std::string command_line(int argc, const char* const* argv) {
   std::string text;
+  for (const char* const name : kDeciding) {
+    const std::string value = base::env::get(name);
+    if (!value.empty()) text += fmt::format("{}={} ", name, quoted(value));
+  }
   for (int i = 0; i < argc; ++i) {
     const std::string word = argv[i];
     // The folder a tool was started from says nothing about its results.

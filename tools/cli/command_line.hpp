@@ -11,7 +11,8 @@ class App;
 
 namespace kda::cli {
 
-// As a shell would read it back: words with blanks in quotes.
+// As a shell would read it back: words with blanks in quotes, and before them those variables that
+// decide what is measured, where they are set.
 std::string command_line(int argc, const char* const* argv);
 
 // Parses, then calls body, which throws Failure or answers the exit code.  Help goes to out,

@@ -7,6 +7,7 @@
 #include "cli/failure.hpp"
 #include "cli/progress.hpp"
 #include "support/catch.hpp"
+#include "support/scratch.hpp"
 
 using namespace kda;
 
@@ -37,4 +38,18 @@ TEST_CASE("a stderr that takes nothing ends no work", "[tools]") {
   progress.note("a note");
   std::fclose(full);
   std::fclose(null);
+}
+
+// The bug: a row measured under KDA_TUNE=off, or without kept graphs, named a command that measures
+// something else.
+TEST_CASE("a command line names the variables that decide what is measured", "[tools]") {
+  const test::Environment tune("KDA_TUNE", "off");
+  const test::Environment wisdom("KDA_WISDOM_PATH", "/a b:/c");
+  const test::Environment graphs("KDA_KEEP_GRAPHS", nullptr);
+  const test::Environment own("KDA_WISDOM_DIR", nullptr);
+  const test::Environment flags("NVRTC_APPEND_FLAGS", nullptr);
+  const test::Environment directory("KDA_CACHE_DIR", "/x");  // only where kernels are kept
+  const char* const argv[] = {"/usr/bin/kda-bench", "T=8 H=1", "it's", "--quiet"};
+  CHECK(cli::command_line(4, argv) ==
+        "KDA_WISDOM_PATH='/a b:/c' KDA_TUNE=off kda-bench 'T=8 H=1' 'it'\\''s' --quiet");
 }

@@ -3,6 +3,7 @@
 import os
 import types
 import unittest
+import unittest.mock
 
 import provenance
 
@@ -14,8 +15,19 @@ TORCH = types.SimpleNamespace(
 class ProvenanceTest(unittest.TestCase):
     def test_the_command_is_without_the_places_of_this_machine(self):
         words = ["--kda-bench", "/b/kda-bench", "--out", "/tmp", "--seconds", "150", "h64"]
-        self.assertEqual(provenance.command_of("compare.sh", words), "compare.sh --seconds 150 h64")
-        self.assertEqual(provenance.command_of("compare.sh original", []), "compare.sh original")
+        with unittest.mock.patch.dict(os.environ, clear=True):
+            plain = provenance.command_of("compare.sh", words)
+            alone = provenance.command_of("compare.sh original", [])
+        self.assertEqual(plain, "compare.sh --seconds 150 h64")
+        self.assertEqual(alone, "compare.sh original")
+
+    def test_the_command_has_what_decides_which_kernels_run(self):
+        variables = {"KDA_TUNE": "off", "NVRTC_APPEND_FLAGS": "-G -w", "KDA_CACHE_DIR": "/x"}
+        with unittest.mock.patch.dict(os.environ, variables):
+            self.assertEqual(
+                provenance.command_of("compare.sh", ["h64"]),
+                "KDA_TUNE=off NVRTC_APPEND_FLAGS='-G -w' compare.sh h64",
+            )
 
     def test_version_and_commit_are_the_programs(self):
         found = provenance.of_run(TORCH, os.environ["KDA_BENCH"], "compare.sh")
