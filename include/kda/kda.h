@@ -10,13 +10,16 @@
        you need.  A field's meaning, shape, unit and default are those of the same name in kda.hpp
        and state_pool.hpp; enums and truth values are int32_t unless they say otherwise, truth 0
        or 1.
-   (2) The structs that begin with struct_size grow at their end.  A program and a library of
-       different age work together: a field that one of them does not know has its default, which
-       for later fields is what zero means; a newer field that is not zero is refused, as is a
-       struct_size above 4096.  The structs inside them never change.
-   (3) A call that can fail returns a kda_code.  kda_last_message() explains the last failure on the
-       calling thread and stays valid until the next one there.
-   (4) Nothing throws across this boundary.  Of what is returned only plans need destroying. */
+   (2) Structs that begin with struct_size grow at their end, so a program and a library of
+       different age work together.  Fields that the library does not know must be zero, else
+       KDA_UNSUPPORTED; those that the program does not know have their defaults, which for later
+       fields is zero.  A struct_size below the first release's or above 4096 is refused.  Structs
+       inside these (kda_strides, kda_index_table, kda_state_pool) never change.
+   (3) A call that can fail returns a kda_code.  kda_last_message() is the message of the last call
+       that failed on this thread, "" before the first, and stays valid until the next one fails
+       there; a call that succeeds leaves it.
+   (4) Nothing throws across this boundary.  Only plans need destroying; strings that are returned
+       belong to the library. */
 #ifndef KDA_KDA_H_
 #define KDA_KDA_H_
 
@@ -124,8 +127,8 @@ typedef struct kda_forward {
   const void* committed_tokens;
 } kda_forward;
 
-/* Every field's default into the struct_size bytes at each; kda_*_init give their own size.  Null
-   is passed over. */
+/* Write the defaults into the struct_size bytes of a struct, its own struct_size among them.
+   kda_*_init below pass sizeof; call these where a binding has its own size.  NULL is ignored. */
 void kda_problem_init_sized(kda_problem* problem, size_t struct_size);
 void kda_options_init_sized(kda_options* options, size_t struct_size);
 void kda_forward_init_sized(kda_forward* forward, size_t struct_size);
@@ -140,20 +143,23 @@ static inline void kda_forward_init(kda_forward* forward) {
   kda_forward_init_sized(forward, sizeof *forward);
 }
 
-/* KDA_OK, or why no strategy covers the problem.  options may be NULL here and below. */
+/* kda::supports: KDA_OK where some strategy covers the problem.  options may be NULL here and
+   below. */
 kda_code kda_supports(const kda_problem* problem, const kda_options* options);
 
 /* Plan::make; *plan is NULL unless this returns KDA_OK. */
 kda_code kda_plan_make(const kda_problem* problem, const kda_options* options, kda_plan** plan);
 
-/* Plan::make_all.  Returns the first failure, and its message; codes, which may be NULL, gets each
-   problem's own, and plans[i] is NULL where codes[i] is not KDA_OK. */
+/* Plan::make_all for `count` problems: fills plans[count] and, unless NULL, codes[count].  plans[i]
+   is NULL where codes[i] is not KDA_OK; others are made, and the caller's to destroy, even where
+   this fails.  Returns the first code that is not KDA_OK, and kda_last_message() is its message. */
 kda_code kda_plan_make_all(const kda_problem* const* problems, size_t count,
                            const kda_options* options, kda_plan** plans, kda_code* codes);
 
 void kda_plan_destroy(kda_plan* plan); /* NULL is allowed */
 
-/* As given, with the defaults filled in.  Set problem->struct_size (kda_problem_init does). */
+/* Plan::problem: as given, with defaults filled in.  Set problem->struct_size (kda_problem_init
+ * does). */
 kda_code kda_plan_problem(const kda_plan* plan, kda_problem* problem);
 size_t kda_plan_workspace_bytes(const kda_plan* plan);
 kda_code kda_plan_run(const kda_plan* plan, const kda_forward* forward, void* workspace,

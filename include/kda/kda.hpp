@@ -52,7 +52,8 @@ struct Problem {
   int value_heads = 0;          // HV, a multiple of H up to 65535; 0 means H
   int key_dim = 128;            // K, 1..256
   int value_dim = 128;          // V, 1..65536
-  std::int64_t max_tokens = 0;  // largest T of any run; sizes the workspace and guides the tuning
+  std::int64_t max_tokens = 0;  // largest T of any run, so 0 serves none but T = 0; sizes the
+                                // workspace and guides the tuning
   int max_sequences = 1;        // largest N of any run
   bool varlen = false;          // runs bring cu_seqlens; otherwise every sequence has T / N tokens
   Index cu_seqlens_type = Index::i64;
@@ -65,19 +66,20 @@ struct Problem {
   Gate gate = Gate::bounded;
   float lower_bound = -5.0F;      // Gate::bounded only; log units per token, finite and < 0
   bool beta_is_logit = true;      // apply sigmoid to beta
-  bool allow_neg_eigval = false;  // then beta is doubled, reaching (0, 2)
-  // What is given without a sigmoid lies in [0, 1], as sigmoids do.  Without this promise it may
-  // reach 2, which the fastest kernels do not serve: then a run looks whether it did (strategy
-  // unit_steps).  Where a beta breaks it, o and the final state are NaN from there on, o perhaps
-  // from up to 63 tokens before.  Logits need none.
+  bool allow_neg_eigval = false;  // with beta_is_logit only: beta is doubled, reaching (0, 2)
+  // Only where beta_is_logit is false: a promise that every beta lies in [0, 1].  Without it beta
+  // may reach 2, which the fastest kernels do not serve, so a run may check, and go again by others
+  // where a beta is above 1 (strategy unit_steps).  A beta that breaks the promise makes o and the
+  // final state NaN from its token on, and o perhaps from up to 63 tokens before.  Refused with
+  // allow_neg_eigval; dropped where beta_is_logit is true, as sigmoids need no promise.
   bool beta_at_most_one = false;
   bool l2norm_qk = true;  // divide each row of q and k by sqrt(sum of squares + 1e-6)
-  // Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and,
-  // but for zeros, no shorter than 1/16; rows of q, and those times a scale of 1/32 or more, are
-  // 1/64 to 1024 long, or zeros.  A promise as beta_at_most_one, with the same use; where a row
-  // breaks it, o and the final state are right or NaN as there, by strategy.  In f16 strategies of
-  // chunks have room for a q k beta of 63, without a promise of 255, and beyond o is infinite or
-  // NaN; recurrent has no such end.
+  // Only where l2norm_qk is false: a promise that q and k come normalised.  Every row of k is zero
+  // or 1/16 to 1.0078 long; every row of q is zero or 1/64 to 1024 long, and so is that row times
+  // scale where scale is 1/32 or more.  As beta_at_most_one it lets the fastest kernels serve
+  // without a check; where a row breaks it, o and the final state are, by strategy, right or NaN as
+  // there.  f16: strategies of chunks hold |beta (q . k)| of up to 63, or 255 without this promise;
+  // beyond that o is infinite or NaN.  Strategy recurrent has no such limit.
   bool qk_normalized = false;
   float scale = 0.0F;  // multiplies q; 0 means 1 / sqrt(K)
 
@@ -86,27 +88,33 @@ struct Problem {
   bool final_state = false;    // runs want it written
 
   // Serving (kda/state_pool.hpp).
-  bool state_pool = false;  // initial_state and final_state are pools, their slots named by index
+  bool state_pool = false;  // initial_state and final_state, of which one is set at least, are
+                            // pools, their slots named by index
   Index slot_index_type = Index::i32;  // of the indices, num_accepted_ and committed_tokens
-  bool draft_states =
-      false;  // speculative decoding: keep the state after every token, not the last
-  int checkpoint_tokens = 0;  // keep it after each multiple of so many tokens, >= 64, too; 0: no
-  bool zero_padding = false;  // outputs of padding become zero; otherwise they stay as they are
-  // varlen: runs pack sequences of a few tokens beside long ones, or one sequence has most of the
-  // tokens.  Planned as one long sequence and others of a token each; short ones may then be served
-  // apart.  Right for any lengths.  Where nothing is said of a pack, a run may look how they are
-  // (strategy by_lengths); of more than 32 sequences short ones are served apart anyway.
+  // The next three need state_pool; the next two also final_state, and exclude each other.
+  bool draft_states = false;  // speculative decoding: keep the state after every token, each in its
+                              // own slot, instead of one final state
+  int checkpoint_tokens = 0;  // besides the final state keep the one after each multiple of so many
+                              // tokens, at least 64; 0: no checkpoints
+  bool zero_padding = false;  // write zeros to the outputs of padding; else they stay as they are
+  // varlen only; a hint, results are right for any lengths: runs pack sequences of a few tokens
+  // beside long ones, or one sequence has most of the tokens.  The plan is made as for one long
+  // sequence and others of one token each, and may serve short sequences by kernels of their own.
+  // Without it a run may look at the lengths (strategy by_lengths); packs of more than 32 sequences
+  // serve short ones by such kernels anyway.
   bool mixed_lengths = false;
-  // Speculative decoding without draft_states: runs may say how many of a sequence's first tokens
-  // its final state knows (Forward), in a pool or not.  A run begins with the tokens that were
-  // accepted of the one before, and only the state after those is written, not one for every draft.
-  // Served token by token (strategy recurrent): for decodes, slow for prefills.
+  // Speculative decoding that computes accepted tokens again: instead of a state for every draft
+  // (draft_states) a run writes one state a sequence, the one after its first
+  // Forward::committed_tokens[n] tokens.  The next run begins with the tokens accepted of this one
+  // and goes on with new drafts.  With a pool or without; needs final_state; not with draft_states,
+  // checkpoint_tokens or wy_chunk.  Served token by token (strategy recurrent): right for decodes,
+  // slow for prefills.
   bool committed_tokens = false;
 
-  // Dense runs of chunk strategies, without a pool, may also bring out w and u (Forward), of chunks
-  // of 16, 32 or 64 tokens; 0: not.  Of 64, and of 32 in f32, wide keys find no room on some
-  // devices: K of up to 128 does everywhere where V <= 1024; supports() says, README.md has the
-  // table.
+  // Runs may also write w and u (Forward), of chunks of 16, 32 or 64 tokens; 0: no.  Dense runs
+  // without a pool or committed_tokens, by chunk, chunk_wgmma or segments.  Shared memory limits K
+  // for chunks of 64 tokens, and of 32 in f32, on some devices: K up to 128 is served everywhere
+  // where V <= 1024.  supports() answers for one problem, README.md has the table.
   int wy_chunk = 0;
 
   bool operator==(const Problem&) const = default;
@@ -114,14 +122,18 @@ struct Problem {
 
 // Where a plan's choices may come from.
 enum class Effort : std::int32_t {
-  wisdom_only,  // use what was measured on this device or fail with Code::no_wisdom; never guess
-  estimate,     // recorded measurements, else the cost model; never times anything
-  measure,      // what is recorded for just this problem and device, else time the candidates on
-                // the device and record the winner: seconds, and device memory for the inputs;
-                // where that fails as estimate, and the next such call tries again
+  wisdom_only,  // only what was measured on this device, else Code::no_wisdom; never guesses
+  estimate,     // recorded measurements, perhaps of another device of the same capability, else the
+                // cost model; never times anything
+  measure,      // a record of just this problem and device, else times the candidates on the device
+                // (seconds, and device memory for inputs) and records the winner, unless strategy
+                // or tuning is forced; if that fails, as estimate, and the next such call tries
+                // again
 };
 
-// What is done with the directory of compiled kernels; off: nor is $KDA_CACHE_PATH read.
+// What is done with the directories of compiled kernels and of measurements.  off: neither is read
+// or written, nor $KDA_CACHE_PATH; kernels come from memory and from linked or added bundles.
+// read_only: nothing is written, so Effort::measure keeps its result for this process alone.
 enum class CacheMode : std::int32_t { by_environment /* $KDA_CACHE */, off, read_only, read_write };
 
 struct Options {
@@ -129,12 +141,14 @@ struct Options {
   std::string target{};  // compile for this device instead, present or not: "sm_89", "sm_90a",
                          // "h200", ...; such a plan describes itself and refuses to run
   Effort effort = Effort::estimate;
-  double time_limit_seconds = 0;  // of Effort::measure, per problem; 0 is no limit
-  Stream stream = nullptr;        // Effort::measure refuses while this one, or one that the legacy
-                                  // default stream would join, is being captured
+  double time_limit_seconds = 0;  // Effort::measure: for each problem, >= 0; 0 is no limit.  Finals
+                                  // of what was found by then still take place
+  Stream stream = nullptr;        // Effort::measure only: invalid_argument while it is captured, or
+                                  // any stream that the legacy default stream would wait for
   std::string cache_dir{};        // compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache
   CacheMode cache_mode = CacheMode::by_environment;
-  std::string wisdom_dir{};  // measurements; empty: $KDA_WISDOM_DIR, else beside the cache
+  std::string wisdom_dir{};  // measurements; empty: $KDA_WISDOM_DIR, else "wisdom" in the cache's
+                             // directory
 
   // For tuning, tests and bug reports: force the choice.  Empty leaves it to the planner.
   std::string strategy{};  // "chunk", "recurrent", ...: kda-tune list names them
@@ -143,29 +157,36 @@ struct Options {
   bool operator==(const Options&) const = default;
 };
 
-// Elements between neighbours; the last dimension is always contiguous.  All zero: the contiguous
-// [T, heads, channels] default.
+// Distances, in elements, between neighbouring sequences, tokens and heads; channels always lie
+// side by side.  All zero: contiguous [T, heads, channels].  Else each one that has more than one
+// of its kind must be positive.
 struct Strides {
   std::int64_t sequence = 0;  // dense runs only: from a sequence's first token to the next one's
   std::int64_t token = 0;
   std::int64_t head = 0;
 };
 
-// One run's tensors: device memory, base aligned to the element (16 bytes is faster, never needed).
-// Outputs must not overlap inputs, but for final_state, which may be initial_state.
+// One run's tensors, in device memory, each aligned to its element (to 16 bytes is faster, never
+// needed).  cu_seqlens, states, pool, w, u and committed_tokens must be null where Problem does not
+// ask for them.  Outputs overlap neither inputs nor each other, except that final_state may be
+// initial_state itself.  The struct is read before run() returns, the tensors while the run
+// executes.
 struct Forward {
-  std::int64_t tokens = 0;           // T <= max_tokens; 0 is allowed: copies the state
-  int sequences = 1;                 // N <= max_sequences; dense: divides T
-  const void* cu_seqlens = nullptr;  // [N + 1] from 0 to at most T, never decreasing; varlen only
+  std::int64_t tokens = 0;           // T, 0..max_tokens; at 0 o is untouched, and the final state
+                                     // is the initial one or zero (with draft_states: not written)
+  int sequences = 1;                 // N, 1..max_sequences; dense: T is a multiple of it
+  const void* cu_seqlens = nullptr;  // varlen only: [N + 1], starting at 0, never decreasing, at
+                                     // most T; in device memory, so its values are not checked
   const void* q = nullptr;           // [T, H, K]
   const void* k = nullptr;           // [T, H, K]
   const void* v = nullptr;           // [T, HV, V]
   const void* g = nullptr;           // [T, HV, K]
   const void* beta = nullptr;        // [T, HV]
-  // [HV]; exp(A_log) is held to what f32 has, by bounded gates perhaps to 2^100, at which |dt_bias|
-  // must be below 2^27; null: it is 1.  Read by softplus and bounded only.
+  // [HV], read by Gate::softplus and bounded only; null: zeros, so exp(A_log) is 1.  exp(A_log) is
+  // clamped to the largest f32; a bounded gate may clamp it to 2^100, and then needs |dt_bias|
+  // below 2^27.
   const float* A_log = nullptr;
-  const float* dt_bias = nullptr;  // [HV, K]; null: 0; the same
+  const float* dt_bias = nullptr;  // [HV, K], read by the same gates; null: zeros
   // [N, HV, V, K] or [N, HV, K, V] by state_layout, contiguous; or a pool of slots of that.
   const void* initial_state = nullptr;
   void* o = nullptr;            // [T, HV, V], written; tokens past cu_seqlens[N] are not
@@ -173,27 +194,33 @@ struct Forward {
   Strides q_strides{}, k_strides{}, v_strides{}, g_strides{}, beta_strides{}, o_strides{};
   StatePool pool{};  // only with Problem::state_pool
 
-  // Only with Problem::wy_chunk = C.  Written, of qkv_type, contiguous, zero past the sequence's
-  // end; each may be null.  Nc = T / N / C rounded up.  In a chunk, with D_i = g_1 + ... + g_i and
-  // L_ij = beta_i sum over channels of k_i k_j exp(D_i - D_j), i > j:
+  // The chunks' WY tensors, only with Problem::wy_chunk = C: outputs of qkv_type, contiguous;
+  // either may be null.  Nc = T / N / C rounded up; rows past a sequence's end are zero.  For the
+  // tokens i, j of a chunk let D_i = g_1 + ... + g_i (log decays) and, where i > j, L_ij = beta_i
+  // times the sum over channels of k_i k_j exp(D_i - D_j):
   void* w = nullptr;  // [N, HV, Nc, C, K], (I + L)^-1 (beta exp(D) k)
   void* u = nullptr;  // [N, HV, Nc, C, V], (I + L)^-1 (beta v)
 
-  // [N] of slot_index_type, only with Problem::committed_tokens; null: all.  The final state of
-  // sequence n is the one after its first committed_tokens[n], clamped to 0 and its length; at 0
-  // its initial state, or zero where it has none.  Its other tokens have outputs and leave nothing
-  // else.
+  // [N] of slot_index_type on the device, only with Problem::committed_tokens; null: all tokens.
+  // final_state of sequence n is the state after its first committed_tokens[n] tokens; the count is
+  // clamped to 0 .. its length, and 0 gives its initial state, or zero without one.  Later tokens
+  // have outputs but change no state.
   const void* committed_tokens = nullptr;
 };
 
-// Immutable.  Any number of threads may run one plan at once, each with its own workspace.
+// Immutable: any number of threads and streams may run one plan at once.  Runs that may execute at
+// the same time each need a workspace of their own; runs of one stream may share one.  A plan must
+// outlive its runs, and every graph that has captured one.  A child of fork() cannot use the driver
+// that its parent had opened: let each process make its own plans.
 class Plan {
  public:
-  // Chooses, composes, compiles (or finds in the cache) and loads the kernels.  Blocks.
+  // Chooses, composes, compiles (or finds in the cache) and loads the kernels.  Blocks, for seconds
+  // where it compiles.  Made again from equal arguments a plan takes microseconds: the kernels of
+  // the last 64 stay loaded.
   // Fails with invalid_argument (options), invalid_problem, unsupported, no_wisdom, compile_failed
-  // or device_error.  The same call again takes microseconds: the last plans' kernels stay loaded.
-  // Any thread may make plans, and let them go, while a stream is captured, that thread's own too;
-  // of Effort::measure see Options::stream.
+  // or device_error.
+  // Plans may be made and destroyed on any thread, also while that thread or another captures a
+  // stream; for Effort::measure see Options::stream.
   static Result<Plan> make(const Problem& problem, const Options& options = {});
 
   // The same for several problems; their kernels compile in parallel and equal ones once.
@@ -205,21 +232,23 @@ class Plan {
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
 
-  // As given, with the defaults filled in.
+  // As given, with defaults filled in (value_heads, scale).  beta_at_most_one is false where
+  // beta_is_logit is true, and qk_normalized where l2norm_qk is, as they say nothing there.
   const Problem& problem() const noexcept;
 
-  // Bytes of device memory a run needs, 256-byte aligned.  Contents need no initialising and mean
-  // nothing between runs.
+  // Bytes of device memory that a run needs, at an address that is a multiple of 256; perhaps 0,
+  // and then the pointer may be null.  No initialising; the contents mean nothing between runs.
   std::size_t workspace_bytes() const noexcept;
 
-  // Enqueues the kernels on stream, of the plan's device, which need not be the current one but for
-  // the default streams, and returns: several as one CUDA graph that the plan keeps where the
-  // stream is not being captured.  Never allocates, synchronises or compiles, so it may be captured
-  // in a CUDA graph.  Fails with invalid_argument or unsupported (a plan for a named target), by
-  // which nothing has been enqueued, or device_error.  A kernel of the caller's that is launched
-  // programmatically behind a run may begin before the run has ended: it must wait
-  // (griddepcontrol.wait) before it reads what the run writes, or writes what the run reads, the
-  // workspace included.  One launched otherwise begins after the run's end.
+  // Enqueues the kernels on `stream` and returns.  Never allocates, synchronises or compiles, so it
+  // may be captured in a CUDA graph.  The stream is of the plan's device; that device has to be the
+  // current one only for the default streams.  Outside of a capture a plan of several kernels may
+  // launch them as one CUDA graph that it keeps.
+  // Fails with invalid_argument or unsupported (a plan for Options::target), and then has enqueued
+  // nothing, or with device_error, and then may have enqueued a part.
+  // What the caller enqueues behind a run begins after the run's end, but for a kernel launched
+  // programmatically: it must wait (griddepcontrol.wait) before it reads what the run writes, or
+  // writes what the run reads, the workspace included.
   Status run(const Forward& forward, void* workspace, std::size_t workspace_bytes,
              Stream stream) const;
 
@@ -233,7 +262,9 @@ class Plan {
   std::unique_ptr<const Impl> impl_;
 };
 
-// Whether some strategy covers the problem on the device.  Compiles nothing.
+// ok where some strategy covers the problem on the device, else unsupported, invalid_problem,
+// invalid_argument (options) or, where neither a driver nor Options::target is there, device_error.
+// Compiles and loads nothing.
 Status supports(const Problem& problem, const Options& options = {});
 
 }  // namespace kda

@@ -1,13 +1,14 @@
 /* The interface of the first CUDA kda_prefill, on this library: programs written for it run
    unchanged.
 
-   f32, contiguous device memory.  True KDA with q and k L2-normalised inside, scale K^-0.5, beta as
-   given, the decay of a token and channel sigmoid(g), and zero states to start from.  w and u are
-   the chunks' WY tensors, those of kda::Forward; either may be null.
+   Tensors are f32 and contiguous, in memory of the current context's device, or of device 0 where
+   none is current.  q and k are L2-normalised inside, the scale is K^-0.5, beta is taken as given,
+   the decay of each token and channel is sigmoid(g), and states start at zero.  w and u are the WY
+   tensors of kda::Forward; either may be null.
 
-   Where the original took no workspace, neither does this: it comes from a pool of the library's
-   own, ordered on the stream, which keeps up to 1 GiB between calls.  The first call of a size
-   compiles, which takes seconds; all calls, that one too, may be captured. */
+   There is no workspace argument, as in the original: each device has a pool of the library's own,
+   which allocates in the stream's order and keeps up to 1 GiB between calls.  The first call of a
+   size compiles, which takes seconds.  Every call may be captured, that one too. */
 #ifndef KDA_PREFILL_H_
 #define KDA_PREFILL_H_
 
@@ -35,12 +36,15 @@ typedef struct KdaPrefillIO {
   int num_chunks;    /* Nc = T / C rounded up, or 0 for that */
 } KdaPrefillIO;
 
-/* Enqueues on the stream and returns a cudaError_t: 0; 1 for arguments that contradict each other,
-   801 for ones that nothing here serves, 218 where NVRTC is missing or refused, the driver's own
-   otherwise (35: there is none).  kda_last_message() of kda/kda.h says why.
+/* Enqueues on the stream and returns a cudaError_t, whose reason kda_last_message() of kda/kda.h
+   has: 0; 1 for arguments that are null, misaligned or contradict each other, or a variable below
+   that is no fit; 801 where nothing serves them (a chunk_size of 8, say); 218 where NVRTC is
+   missing or refused; 35 without a driver; 2 where the host has no memory; 999 for other failures
+   that have no number; else what the driver returned.  T = 0 returns 0 and enqueues nothing.
 
-   KDA_INTRA_THREADS and KDA_INTER_THREADS force the threads a block of the two stages, and
-   KDA_INTER_SHARDS how many blocks share one head's V, which it must divide. */
+   Three variables force the tuning, and strategy chunk with it: KDA_INTRA_THREADS and
+   KDA_INTER_THREADS are the threads of a block of the stage inside the chunks and of that across
+   them, KDA_INTER_SHARDS is how many blocks share one head's V, which it must divide. */
 int kda_prefill_f32(const KdaPrefillIO* io, struct CUstream_st* stream);
 
 #ifdef __cplusplus

@@ -1,14 +1,16 @@
 // States as an inference engine keeps them: slots of a pool in device memory, named by index.
 //
-// With Problem::state_pool a run starts each sequence from a slot and writes its final state to
-// one, in place where both are the same.  Slots that no index names are neither read nor written,
-// and what two sequences write to one slot they share stays in that slot.  A slot that a run writes
-// for one sequence is not another's to start from in that run: that may find it half written.
+// With Problem::state_pool each sequence of a run starts from the state in one slot and writes its
+// final state to one, perhaps the same.  Slots that no index names are neither read nor written.
+// Two sequences may write one slot: its contents are then undefined, those of other slots are not.
+// A slot that a run writes for one sequence must not be where another starts in that run, as it may
+// be read half written.
 //
-// A sequence is padding where its own slot, indices[n, 0], is negative or past the pool, or where
-// the slot it should start from is (a negative initial_indices[n] names none: it starts from zero):
-// no state of it is read or written, and its outputs stay as they are or become zero
-// (Problem::zero_padding).  That is how a CUDA graph of a fixed batch runs a smaller one.
+// A sequence is padding where its own slot, indices[n, 0], is negative or not below `slots`, or
+// where the slot that it should start from is.  (A negative initial_indices[n] is no padding: the
+// sequence starts from zero.)  No state of padding is read or written; its outputs stay as they
+// are, or become zero (Problem::zero_padding).  So a CUDA graph of a fixed batch can run a smaller
+// one.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +30,10 @@ struct StatePool {
   std::int64_t slots = 0;
   std::int64_t stride = 0;  // elements from a slot to the next; 0: contiguous
 
-  // The sequences' own slots.  Column 0: where sequence n starts and where its final state goes.
-  // With Problem::draft_states there are more: the state after its token t goes to indices[n, t],
-  // and none where that is negative, past the pool or past the columns.
+  // The sequences' slots, [N, columns]; rows past N are not read.  Column 0 is a sequence's own
+  // slot: where it starts and where its final state goes.  With Problem::draft_states there is no
+  // final state: the state after token t (from 0) goes to indices[n, t], and nowhere where that is
+  // negative, not below `slots`, or t is past the columns.
   IndexTable indices{};
 
   // [N], of the same type, or null; Problem::initial_state only.  Where sequence n starts instead,

@@ -65,10 +65,16 @@ kda_code kda_plan_make_all(const kda_problem* const* problems, size_t count,
     if (count == 0) return KDA_OK;
     if (plans == nullptr) return api::report(null("plan"));
     std::fill_n(plans, count, nullptr);
-    if (codes != nullptr) std::fill_n(codes, count, KDA_INVALID_ARGUMENT);
-    if (problems == nullptr) return api::report(null("problems"));
+    // What is left of them where memory runs out below.
+    if (codes != nullptr) std::fill_n(codes, count, KDA_DEVICE_ERROR);
+    const auto refuse_all = [&](const Status& status) {
+      const kda_code code = api::report(status);
+      if (codes != nullptr) std::fill_n(codes, count, code);
+      return code;
+    };
+    if (problems == nullptr) return refuse_all(null("problems"));
     Options how;
-    if (Status status = api::to_cpp(options, how); !status) return api::report(status);
+    if (Status status = api::to_cpp(options, how); !status) return refuse_all(status);
 
     // A struct that cannot be read fails by itself; the others are made together.
     std::vector<Status> read(count);

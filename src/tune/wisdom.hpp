@@ -28,7 +28,7 @@ enum class Match {
 const char* name_of(Match match) noexcept;
 
 enum class Source {
-  user,     // Options::wisdom_dir, $KDA_WISDOM_DIR, or beside the cache
+  user,     // Options::wisdom_dir, $KDA_WISDOM_DIR, or in the cache's directory
   shared,   // one of $KDA_WISDOM_PATH's, read only
   shipped,  // inside the library
 };

@@ -155,7 +155,8 @@ struct Segments {
   Transition* known = nullptr;  // [slots, HV, 2], for each 64 columns of T
   // [slots, HV, value_tiles, 4] 1 where those 16 columns of S_local have no NaN or infinity.
   signed char* finite = nullptr;
-  void* queries = nullptr;  // [chunk slots, HV] images of q~ [C, K], qkv_type, times the scale
+  // [chunk slots, HV] images of q~ [C, K], qkv_type, times the scale; of f16 times query_scale.
+  void* queries = nullptr;
   int chunks = 16;          // a segment
   int parts = 1;            // blocks that share a (sequence, value head, tile) in the correct stage
 };

@@ -1,4 +1,4 @@
-// Keeps f16 operands in range: an exact power of two that brings a warp's values near 1 when they
+// Keeps f16 operands in range: an exact power of two that brings a warp's largest near 2^8 when it
 // would overflow or lose bits in f16.  Other types need none: `needed` is false and all folds away.
 #pragma once
 

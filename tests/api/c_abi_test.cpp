@@ -194,6 +194,30 @@ TEST_CASE("plans made together fail apart", "[api]") {
   CHECK(kda_plan_make_all(nullptr, 0, nullptr, nullptr, nullptr) == KDA_OK);
 }
 
+// The bug: where the options were at fault, each problem's code was invalid_argument, whatever the
+// call returned.
+TEST_CASE("options that are refused are each problem's code", "[api]") {
+  struct {
+    kda_options known;
+    std::int64_t field;
+  } newer;
+  kda_options_init_sized(&newer.known, sizeof newer);
+  newer.field = 1;
+  const kda_problem good = small();
+  const kda_problem* problems[] = {&good, &good};
+  kda_plan* plans[2] = {};
+  kda_code codes[2] = {};
+  check_refused(kda_plan_make_all(problems, 2, &newer.known, plans, codes), KDA_UNSUPPORTED,
+                "use a newer one");
+  for (int i = 0; i < 2; ++i) {
+    CHECK(codes[i] == KDA_UNSUPPORTED);
+    CHECK(plans[i] == nullptr);
+  }
+  check_refused(kda_plan_make_all(nullptr, 2, nullptr, plans, codes), KDA_INVALID_ARGUMENT,
+                "problems is null");
+  CHECK(codes[1] == KDA_INVALID_ARGUMENT);
+}
+
 TEST_CASE("what C can get wrong is refused by name", "[api]") {
   const kda_options options = named();
   kda_plan* plan = nullptr;

@@ -43,9 +43,10 @@ std::string words_help() {
   return "A problem in words: an optional case name, then name=value.  The words and their "
          "defaults:\n  " +
          problem::to_text(setting) +
-         "\n(HV=0: as H; scale=0: 1/sqrt(K)), those that are seldom set\n" + problem::rare_words() +
-         "and those of the inputs\n"
-         "  gate_regime=strong|weak|mixed   mean log decay -3 a token, -1e-3, both by channel\n"
+         "\n(HV=0: as many as H; scale=0: 1/sqrt(K)).  Words that are seldom set:\n" +
+         problem::rare_words() +
+         "Words of the inputs:\n"
+         "  gate_regime=strong|weak|mixed   mean log decay of a token: -3, -1e-3, both by channel\n"
          "  seqlens=1300,547,...            packed sequences; sets varlen, N and T\n"
          "Any other value may be a list or a range: T=1024,8192 is two problems, T=512..8192*2 "
          "five,\n"

@@ -27,7 +27,8 @@ constexpr const char* kBundleExamples =
     "  kda-tune bundle create kernels.kdab --from-cache     what this machine's cache holds\n"
     "  kda-tune bundle ls kernels.kdab\n"
     "  KDA_CACHE_PATH=kernels.kdab KDA_JIT=off app          runs without a compiler\n"
-    "Of a bare target it has the kernels that each device of it gets that kda-tune list names.\n"
+    "For a bare target (sm_90a) it holds what each device of it that kda-tune list names gets;\n"
+    "for a device (h200) what that one gets.\n"
     "In CMake, kda_link_bundle(app kernels.kdab) puts it into a program.\n"
     "\nExit codes of create --from-cache: 0 all that was asked for is in it; 1 some was damaged.\n";
 

@@ -72,8 +72,9 @@ constexpr const char* kTuneExamples =
     "  kda-tune tune kimi-linear-48b --tp 4     a model's usual runs\n"
     "  kda-tune tune h16 --method exhaustive\n"
     "  kda-tune tune h16 --resume               go on where a search was stopped\n"
-    "Several problems are shared among the devices, one problem's candidates too.  Ctrl-C prints\n"
-    "what was found.  --time holds whatever happens, but for a tenth of it at the end.\n"
+    "Problems are shared among the devices, and so are the candidates of one problem.  Ctrl-C\n"
+    "stops and prints what was found.  --time includes compiling; only a search that is at its\n"
+    "finals by then may go on, for a tenth of --time or 5 s, whichever is more.\n"
     "\nExit codes: 0; 1 where a search failed; 77 no device; 130 interrupted.\n";
 
 constexpr const char* kDumpExamples =

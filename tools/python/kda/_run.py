@@ -28,19 +28,22 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class StatePool:
-    """Which slots of a pool a run reads and writes; see include/kda/state_pool.hpp.
+    """The slots of a pool that a run reads and writes; see include/kda/state_pool.hpp.
 
-    The pool itself is ``initial_state`` and ``final_state``, [slots, HV, V, K] or [slots, HV, K, V].
+    The pool is the run's ``initial_state`` and ``final_state``: [slots, HV, V, K], or
+    [slots, HV, K, V], by Problem.state_layout.  One of them must be a tensor, as an address has no
+    number of slots.
     """
 
     indices: Any
-    """[N] or [N, columns], the sequences' own slots; of Problem.slot_index_type, as all below."""
+    """[N] or [N, columns], each sequence's slots; of Problem.slot_index_type, as all below."""
     initial_indices: Any = None
-    """[N]: where a sequence starts instead; negative: from zero."""
+    """[N]: where a sequence starts instead of from its own slot; negative: from zero."""
     num_accepted_tokens: Any = None
-    """[N]; Problem.draft_states only: start after so many tokens of the run before."""
+    """[N]; Problem.draft_states only: start from the state after that many tokens of the run
+    before."""
     checkpoints: Any = None
-    """[N, columns]: where the state after each multiple of Problem.checkpoint_tokens goes."""
+    """[N, columns]: the slot for the state after each multiple of Problem.checkpoint_tokens."""
 
 
 def _want(name: str, seen: View, shape: tuple[int, ...]) -> None:

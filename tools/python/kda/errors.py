@@ -26,7 +26,8 @@ class InvalidProblem(Error, ValueError):
 
 
 class Unsupported(Error, NotImplementedError):
-    """Consistent, but no strategy covers it on this device."""
+    """Consistent, but no strategy covers it on this device, or the plan is one for Options.target,
+    which does not run."""
 
 
 class NoWisdom(Error, LookupError):
@@ -38,4 +39,5 @@ class CompileError(Error, RuntimeError):
 
 
 class DeviceError(Error, RuntimeError):
-    """The CUDA driver is missing or refused; the text carries its name for the error."""
+    """The CUDA driver is missing or refused, and the text carries its name for the error; or the
+    host did, for want of memory say."""

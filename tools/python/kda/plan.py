@@ -50,7 +50,8 @@ def _plain(raw: _abi.Problem) -> Problem:
 def supports(problem: Problem, options: Options = Options()) -> bool:
     """Whether some strategy covers the problem on the device.  Compiles nothing.
 
-    Raises InvalidProblem where the problem contradicts itself.
+    Raises InvalidProblem where the problem contradicts itself, InvalidArgument where an option is
+    wrong, and DeviceError where neither a driver nor Options.target is there.
     """
     code = _abi.library().kda_supports(_problem_of(problem), _options_of(options))
     if code and _abi.CODES[code] is errors.Unsupported:
@@ -168,14 +169,18 @@ class Plan:
 
     @property
     def problem(self) -> Problem:
-        """As given, with the defaults filled in."""
+        """As given, with defaults filled in (value_heads, scale).
+
+        beta_at_most_one is False where beta_is_logit is True, and qk_normalized where l2norm_qk is,
+        as they say nothing there.
+        """
         return self._problem
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of device memory a run needs, 256-byte aligned.
+        """Bytes of device memory that a run needs, at an address that is a multiple of 256.
 
-        Contents need no initialising and mean nothing between runs.
+        The contents need no initialising and mean nothing between runs.
         """
         return self._workspace_bytes
 
@@ -222,17 +227,19 @@ class Plan:
         `committed_tokens` [N], of Problem.slot_index_type; None: all.
 
         Every tensor may be of torch or of any framework that speaks ``__cuda_array_interface__`` or
-        DLPack; none is copied, so the last dimension must be contiguous.  ``q``, ``k`` are
+        DLPack; none is copied, so channels must lie side by side.  ``q``, ``k`` are
         [T, H, K], ``v``, ``o`` [T, HV, V], ``g`` [T, HV, K], ``beta`` [T, HV], or the same with the
         sequences apart, [N, T / N, ...].  Of [T, ...] without cu_seqlens, `sequences` says how many
         there are.
 
-        Without a `workspace` torch's allocator gives one on that stream, if q is a torch tensor;
-        without a `stream` it is torch's current one, otherwise the first that a tensor's
-        ``__cuda_array_interface__`` names, otherwise the default stream.  The run goes after all
-        that other streams which these name hold so far; what comes after the run is the caller's
-        to order.  Torch tensors may be on a device that is not the current one.  Autograd is told
-        nothing: no gradient is refused, and no tensor's version says that it was written.
+        Without a `workspace` torch's allocator gives one on the run's stream if q is a torch
+        tensor; otherwise it must be given, unless workspace_bytes is 0.  Without a `stream` the run
+        goes on torch's current one if q is a torch tensor, else on the first that a tensor's
+        ``__cuda_array_interface__`` names, else on the default stream.  It waits for what has been
+        enqueued so far on the other streams that these interfaces name; to order later work behind
+        the run is up to the caller.  Torch tensors may be on another than the current device.
+        Autograd is told nothing: no gradient is refused, and no tensor's version counter says that
+        it was written.
         """
         tensors = (cu_seqlens, q, k, v, g, beta, A_log, dt_bias, initial_state, o, final_state)
         queue = stream_of(stream, q)

@@ -53,19 +53,20 @@ class Effort(enum.IntEnum):
     wisdom_only = 0
     """Use recorded measurements or raise NoWisdom; never guess."""
     estimate = 1
-    """Recorded measurements, else the cost model; never times anything."""
+    """Recorded measurements, perhaps of another device of the same capability, else the cost model;
+    never times anything."""
     measure = 2
-    """What is recorded for just this problem and device, else time the candidates on the device and
-    record the winner: seconds, and device memory for the inputs."""
+    """A record of just this problem and device, else times the candidates on the device (seconds,
+    and device memory for inputs) and records the winner, unless strategy or tuning is forced."""
 
 
 class CacheMode(enum.IntEnum):
-    """What a plan does with the directory of compiled kernels."""
+    """What a plan does with the directories of compiled kernels and of measurements."""
 
     by_environment = 0
     """What $KDA_CACHE says."""
     off = 1
-    """Memory only."""
+    """Neither is read or written: kernels come from memory and from bundles that were added."""
     read_only = 2
     read_write = 3
 
@@ -168,33 +169,38 @@ class Problem:
     slot_index_type: Named[Index] = _default(Index.i32)
     """Of the indices, num_accepted_tokens and committed_tokens."""
     draft_states: bool = False
-    """Speculative decoding: keep the state after every token, not the last."""
+    """Speculative decoding: keep the state after every token, each in its own slot, instead of one
+    final state.  Needs state_pool and final_state."""
     checkpoint_tokens: int = 0
-    """Keep it after each multiple of so many tokens, >= 64, too; 0: no."""
+    """Besides the final state keep the one after each multiple of so many tokens, at least 64; 0:
+    no.  Needs state_pool and final_state, and no draft_states."""
     zero_padding: bool = False
-    """Outputs of padding become zero; otherwise they stay as they are."""
+    """Write zeros to the outputs of padding; else they stay as they are.  Needs state_pool."""
     mixed_lengths: bool = False
-    """varlen: runs pack sequences of a few tokens beside long ones, or one sequence has most of the
-    tokens.  Planned as one long sequence and others of a token each; short ones may then be served
-    apart.  Right for any lengths."""
+    """varlen only; a hint, results are right for any lengths: runs pack sequences of a few tokens
+    beside long ones, or one has most of the tokens.  Planned as one long sequence and others of one
+    token each; short ones may be served by kernels of their own."""
 
     wy_chunk: int = 0
-    """Dense runs of strategy chunk may also bring out w and u, of chunks of 16, 32 or 64 tokens."""
+    """Dense runs without a pool may also write w and u, of chunks of 16, 32 or 64 tokens; 0: no."""
 
     committed_tokens: bool = False
-    """Runs may say how many of a sequence's first tokens its final state knows: speculative decoding
-    that computes accepted tokens again in place of keeping a state for every draft."""
+    """Speculative decoding that computes accepted tokens again: a run writes one state a sequence,
+    the one after its first `committed_tokens` (Plan.run).  Needs final_state; not with
+    draft_states, checkpoint_tokens or wy_chunk."""
 
     beta_at_most_one: bool = False
-    """What is given without a sigmoid lies in [0, 1], as sigmoids do.  Without this promise a run
-    looks whether they do.  Where a beta breaks it, o and the final state are NaN from there on, o perhaps
-    from up to 63 tokens before.  Logits need none."""
+    """Only where beta_is_logit is false: a promise that every beta lies in [0, 1].
+
+    Without it a run may have to check that.  A beta that breaks it makes o and the final state NaN
+    from its token on, o perhaps from up to 63 tokens before.  Not with allow_neg_eigval."""
 
     qk_normalized: bool = False
-    """Where l2norm_qk is false: q and k come normalised.  Rows of k are no longer than 1.0078 and, but for
-    zeros, no shorter than 1/16; rows of q, and those times a scale of 1/32 or more, are 1/64 to 1024 long,
-    or zeros.  A promise as beta_at_most_one, with the same use; where a row breaks it, o and the final
-    state are right or NaN as there, by strategy."""
+    """Only where l2norm_qk is false: a promise that q and k come normalised.
+
+    Every row of k is zero or 1/16 to 1.0078 long; every row of q is zero or 1/64 to 1024 long, and
+    so is that row times scale where scale is 1/32 or more.  Used as beta_at_most_one is; where a
+    row breaks it, o and the final state are, by strategy, right or NaN as there."""
 
     def __post_init__(self) -> None:
         for field, kind in _ENUMS.items():
@@ -222,13 +228,13 @@ class Options:
     describes itself and refuses to run."""
     effort: Named[Effort] = _default(Effort.estimate)
     time_limit_seconds: float = 0.0
-    """Of Effort.measure, per problem; 0 is no limit."""
+    """Effort.measure only: for each problem; 0 is no limit."""
     stream: int = 0
-    """A CUstream; Effort.measure refuses while this one is being captured."""
+    """A CUstream; Effort.measure raises InvalidArgument while this one is being captured."""
     cache_dir: Directory = ""
     """Compiled kernels; empty: $KDA_CACHE_DIR, else the user's cache."""
     wisdom_dir: Directory = ""
-    """Measurements; empty: $KDA_WISDOM_DIR, else beside the cache."""
+    """Measurements; empty: $KDA_WISDOM_DIR, else "wisdom" in the cache's directory."""
     strategy: str = ""
     """Force the choice: "chunk", "recurrent", ...; `kda-tune list` names them."""
     tuning: str = ""

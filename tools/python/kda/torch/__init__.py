@@ -6,8 +6,9 @@
 * ``torch.ops.kda_prefill.forward``: the first CUDA kda_prefill.
 * :func:`patch_fla`: swaps the first two inside a loaded model.
 
-All run on torch's current stream, take memory from torch's allocator, and may be captured in a CUDA
-graph, first calls too, or compiled with ``torch.compile(fullgraph=True)``.
+All run on torch's current stream and may be captured in a CUDA graph, first calls too, or compiled
+with ``torch.compile(fullgraph=True)``.  Memory comes from torch's allocator; the workspace of
+``kda_prefill.forward`` alone comes from a pool of the library's own.
 """
 
 from __future__ import annotations

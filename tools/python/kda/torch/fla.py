@@ -1,11 +1,11 @@
 """flash-linear-attention's calls (fla.ops.kda): same names, arguments, defaults, results and errors.
 
-Forward only.  What is not here yet raises NotImplementedError; what only chooses between FLA's own
-kernels (safe_gate, chunk_size, disable_recompute, cu_seqlens_cpu) is checked as FLA does and
-otherwise without effect.  Other keywords are passed over, as FLA does, but for those of the paged
-form and of vLLM's fork, by which a call would mean what it does not do: TypeError.  Tensors of any
-strides are read in place where the last dimension is contiguous.  cu_seqlens is read on the device
-alone: no call waits for the GPU.
+Forward only: what is not here yet raises NotImplementedError.  Arguments that choose between FLA's
+own kernels (safe_gate, chunk_size, disable_recompute) are checked as FLA does and have no other
+effect; cu_seqlens_cpu may save zeroing o (chunk_kda).  Unknown keywords are ignored, as by FLA, but
+those of FLA's paged form and of vLLM's fork raise TypeError: the call would not do what they mean.
+Inputs are read in place by any strides where the last dimension is contiguous and no element stands
+for several; others are copied.  cu_seqlens is read on the device: no call waits for the GPU.
 """
 
 from __future__ import annotations
@@ -125,13 +125,15 @@ def chunk_kda(
             ``-exp(A_log) * softplus(g + dt_bias)``.
         cu_seqlens: ``[N + 1]`` on the device, int32 or int64, for sequences packed into ``B = 1``.
         cu_seqlens_cpu: the same on the host.  Where it says that the sequences fill all T tokens, o
-            need not be zeroed first.
-        use_graph, max_num_seqs: nothing depends on them: every call may be captured, and replays
-            with other contents of cu_seqlens.
-        A_log, dt_bias (keywords): ``[HV]`` and ``[HV * K]`` of the gate.
+            is not zeroed first; it must be true then.
+        use_graph, max_num_seqs: every call may be captured, and replays with other contents of
+            cu_seqlens, so they change nothing; with both, cu_seqlens of another number of sequences
+            raises AssertionError.
+        A_log, dt_bias (keywords): ``[HV]`` and ``[HV * K]`` of the gate; A_log or `lower_bound` is
+            needed with `use_gate_in_kernel`.
         beta_at_most_one (keyword, not FLA's): without `use_beta_sigmoid_in_kernel`, promises that
-            beta lies in [0, 1], as sigmoids do, so that no kernel has to look; what does not makes
-            NaN.
+            beta lies in [0, 1], as sigmoids do, so that no kernel has to check it; a beta outside
+            makes NaN.
     """
     if cp_context is not None:
         raise NotImplementedError(

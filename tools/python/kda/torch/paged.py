@@ -137,26 +137,28 @@ def paged_kda(
     Args:
         state_pool: float32 or bfloat16 ``[slots, HV, K, V]``, with `state_v_first`
             ``[slots, HV, V, K]``; a slot is contiguous, the distance between slots is free.
-        ssm_state_indices: int32 or int64 ``[N]``, each sequence's own slot, where it starts and where
-            its final state goes.  Negative or past the pool: padding, whose states are neither read
-            nor written and whose outputs are zero (untouched in a given `out`).  With more than one
-            column, ``[N, columns]``, the state after token t goes to the slot ``[n, t]``.  Rows
-            past N are not read.
+        ssm_state_indices: int32 or int64 ``[N]``, each sequence's own slot: where it starts and
+            where its final state goes.  Negative or past the pool: padding, whose states are
+            neither read nor written and whose outputs are zero (untouched in a given `out`).  With
+            more than one column, ``[N, columns]``, the state after token t goes to the slot in
+            ``[n, t]`` instead.  Rows past N are not read.
         initial_state_indices: ``[N]``, where sequences start instead; negative: from zero.
-        num_accepted_tokens: ``[N]``, of the tokens of the call before: sequence n starts from the slot
-            ``ssm_state_indices[n, accepted - 1]``; from its first slot where it is zero or less.
-            Of one column that is always the first slot, so not with initial_state_indices then.
-        checkpoint_indices: ``[N, columns]``; the state after ``(j + 1) * checkpoint_tokens`` tokens of
-            sequence n goes to the slot ``[n, j]``, to none where that is negative.
-        committed_tokens: ``[N]``, int32 or int64: the final state of sequence n is the one after so many
-            of its first tokens, clamped to 0 (the state it starts from) and its length; its other
-            tokens have outputs alone.  So a call begins with the tokens that were accepted of the call
-            before and goes on with new drafts, and one state is written, whatever is accepted next.
-            Not with more than one column of slots or with checkpoints.
+        num_accepted_tokens: ``[N]``, how many tokens of the call before were accepted; needs
+            indices of two dimensions.  Sequence n starts from the slot
+            ``ssm_state_indices[n, accepted - 1]``; at zero or less as if this were not given.  With
+            one column that is always its own slot, so not with initial_state_indices then.
+        checkpoint_indices: ``[N, columns]``; the state after ``(j + 1) * checkpoint_tokens`` tokens
+            of sequence n goes to the slot in ``[n, j]``, nowhere if that is negative or past the
+            pool.
+        committed_tokens: ``[N]``, int32 or int64: the final state of sequence n is the one after so
+            many of its first tokens, clamped to 0 (the state it starts from) and its length; later
+            tokens have outputs and change no state.  A call so begins with the tokens accepted of
+            the call before and goes on with new drafts, and keeps one state a sequence.  Not with
+            more than one column of slots or with checkpoints.
         mixed_lengths: calls pack sequences of a few tokens beside long ones.
-        beta_at_most_one: without `use_beta_sigmoid_in_kernel`, promises that beta lies in [0, 1], as
-            sigmoids do: prefills need not look whether it does, nor keep what they began from in case
-            it does not.  What does not makes NaN.
+        beta_at_most_one: without `use_beta_sigmoid_in_kernel`, promises that beta lies in [0, 1],
+            as sigmoids do.  Prefills then need neither check it nor copy the slots that they begin
+            from in case it does not hold.  A beta outside makes NaN.
         out: takes o, ``[B, T, HV, V]``, contiguous.
     """
     words = said(
@@ -252,12 +254,12 @@ def fused_recurrent_kda_fwd(
 ) -> tuple[Tensor, Tensor | None]:
     """``fla.ops.kda.fused_recurrent.fused_recurrent_kda_fwd``: returns ``(o, final_state)``.
 
-    With `ssm_state_indices` initial_state is a pool and :func:`paged_kda` says what happens; where
-    FLA reads or writes outside of what it is given, this does not: a negative slot is padding, no
-    accepted token starts from the first slot, and one slot for several tokens takes the last state.
-    With ``inplace_final_state=False`` the pool stays as it is and the final states are returned.
-    The keywords committed_tokens and beta_at_most_one, which FLA has not, are those of
-    :func:`paged_kda`.
+    With `ssm_state_indices`, initial_state is a pool, as in :func:`paged_kda`.  Unlike FLA this
+    never reads or writes outside of what it is given: a negative slot is padding, without accepted
+    tokens a sequence starts from its first slot, and one slot for several tokens takes the last
+    state.  With ``inplace_final_state=False`` the pool stays as it is; final_state is then a new
+    float32 ``[N, ...]``, or None without `output_final_state`.  The keywords committed_tokens and
+    beta_at_most_one, which FLA does not have, are those of :func:`paged_kda`.
     """
     if kwargs:
         refuse_elsewhere("fused_recurrent_kda_fwd", kwargs, ("committed_tokens",))

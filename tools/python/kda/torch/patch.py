@@ -173,11 +173,11 @@ class Patch:
             self.replaced.append(place.name)
 
     def undo(self) -> None:
-        """Puts FLA's functions back, also where a module loaded since has taken ours for FLA's.
+        """Puts FLA's functions back, also in modules that were loaded since and took ours.
 
-        That is not seen of ``fallback=False``, by which it has :func:`kda.torch.chunk_kda` itself.
-        Of an earlier patch's functions, which this one had replaced, those come back; but where the
-        earlier is undone first, FLA's do.
+        With ``fallback=False`` those modules hold :func:`kda.torch.chunk_kda` itself, as others may
+        by right, so they keep it.  Where this patch replaced an earlier one's functions, the
+        earlier one's come back; if the earlier is undone first, FLA's do.
         """
         back = {id(ours): theirs for ours, theirs in self._made}
         shared = {id(known) for known in OURS.values()}
@@ -215,18 +215,18 @@ def patch_fla(
 ) -> Patch:
     """Replaces FLA's ``chunk_kda`` and ``fused_recurrent_kda`` where a loaded model calls them.
 
-    With a `model` in the modules that define its layers; without one in every module loaded so far.
-    There FLA's are found by name and in closures, where decorators as transformers' keep them.
-    Other models built from the same modules are patched too.  Where there is none, and none that was
-    replaced before, a warning says so.
+    Looks in the modules that define the layers of `model`, or in every loaded module without one,
+    by name and in closures, where decorators such as transformers' keep functions.  Other models
+    built from the same modules are patched too.  Warns where it finds neither FLA's functions nor
+    ours.
 
-    Where ours raises NotImplementedError (gradients, say) FLA's runs, with a warning once a reason;
-    ``fallback=False`` lets it raise.
-    In a compiled model that is decided while it is traced, and breaks the graph there: what is found
-    later, that no kernel serves the sizes (:class:`kda.Unsupported`), raises.
-    ``beta_at_most_one=True`` says that where the model passes beta activated it is a sigmoid, not
+    Where ours raises NotImplementedError (for gradients, say), FLA's runs instead, and warns once
+    for each reason; with ``fallback=False`` the error is raised.  In a compiled model that is
+    decided during tracing, and breaks the graph there; what only shows later, that no kernel serves
+    the sizes (:class:`kda.Unsupported`), is raised.
+    ``beta_at_most_one=True`` promises that a beta that the model passes activated is a sigmoid, not
     twice one (:func:`kda.torch.chunk_kda`).
-    Where an earlier call has replaced FLA's under other words, those of the later call hold.
+    Patching again with other arguments replaces those of the earlier call.
 
     >>> print(kda.torch.patch_fla(model))
     kda replaced fla.layers.kda.chunk_kda, fla.layers.kda.fused_recurrent_kda
