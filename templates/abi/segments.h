@@ -157,8 +157,8 @@ struct Segments {
   signed char* finite = nullptr;
   // [chunk slots, HV] images of q~ [C, K], qkv_type, times the scale; of f16 times query_scale.
   void* queries = nullptr;
-  int chunks = 16;          // a segment
-  int parts = 1;            // blocks that share a (sequence, value head, tile) in the correct stage
+  int chunks = 16;  // a segment
+  int parts = 1;    // blocks that share a (sequence, value head, tile) in the correct stage
 };
 
 // Giving T up early: at every so many chunks, counted from a segment's end, the walk gives up 64

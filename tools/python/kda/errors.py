@@ -1,4 +1,4 @@
-"""What a call that failed raises: a kda.Error that is also the Python exception one would expect."""
+"""What a call that failed raises: a kda.Error that is also the Python exception to expect."""
 
 from __future__ import annotations
 

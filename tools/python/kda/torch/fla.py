@@ -1,4 +1,4 @@
-"""flash-linear-attention's calls (fla.ops.kda): same names, arguments, defaults, results and errors.
+"""flash-linear-attention's calls (fla.ops.kda): names, arguments, defaults, results and errors.
 
 Forward only: what is not here yet raises NotImplementedError.  Arguments that choose between FLA's
 own kernels (safe_gate, chunk_size, disable_recompute) are checked as FLA does and have no other

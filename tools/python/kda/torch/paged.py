@@ -1,6 +1,6 @@
 """States in slots of a pool, as an inference engine keeps them.
 
-:func:`paged_kda` is prefill and decode on a pool; :func:`fused_recurrent_kda_fwd` is FLA's form of it.
+:func:`paged_kda` is prefill and decode on a pool, :func:`fused_recurrent_kda_fwd` FLA's form of it.
 Indices are read on the device alone: a CUDA graph replays with other ones.
 """
 

@@ -3,10 +3,14 @@
     o, w, u = torch.ops.kda_prefill.forward(q, k, v, g, beta, chunk_size, w=None, u=None, o=None)
 
 float32 and contiguous: q, k, g ``[B, H, T, K]``, v, o ``[B, H, T, V]``, beta ``[B, H, T]``,
-w ``[B, H, Nc, C, K]``, u ``[B, H, Nc, C, V]`` with C = chunk_size and Nc = ceil(T / C).  q and k are
-normalised here, the scale is K ** -0.5, beta is taken as given, the decay of a token is sigmoid(g),
-and the state starts at zero.  w, u and o are written where given, else allocated.  Rows of w and u past
-T are zero.  The first call of a size compiles, which takes seconds; it, too, may be captured.
+w ``[B, H, Nc, C, K]``, u ``[B, H, Nc, C, V]`` with C = chunk_size and Nc = ceil(T / C).  q and k
+are normalised here, the scale is K ** -0.5, beta is taken as given, the decay of a token is
+sigmoid(g), and the state starts at zero.  w, u and o are written where given, else allocated.  Rows
+of w and u past T are zero.  The first call of a size compiles, which takes seconds; it, too, may be
+captured.
+
+Raises ValueError where tensors or sizes do not fit, NotImplementedError where nothing serves them,
+and RuntimeError, whose text has the cudaError_t, where NVRTC or the driver fails.
 """
 
 from __future__ import annotations
