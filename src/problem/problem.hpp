@@ -22,8 +22,8 @@ Result<Problem> complete(const Problem& problem);
 // serving only where they are not the default.
 std::string to_text(const Problem& problem);
 
-// Those for a help text: a line each, "  pool=0          what it means", with the default.
-std::string rare_words();
+// All words for a help text: a line each, "  pool=0              what it means", with its default.
+std::string explain_words(const Problem& defaults);
 
 // Overwrites the named fields of start; the same words as to_text.  Fails with invalid_argument,
 // naming the word and the known ones.

@@ -84,44 +84,52 @@ struct Word {
   const char* name;
   std::string (*print)(const Problem&);
   std::string (*parse)(Problem&, std::string_view);
-  const char* meaning;  // of one that is printed only where it is not the default; else null
+  std::string_view choices;  // of an enum
+  const char* meaning;
+  bool is_rare;  // printed only where it is not the default
 };
 
 template <auto Field>
-constexpr Word word(const char* name, const char* meaning = nullptr) {
-  return {name, [](const Problem& p) { return print(p.*Field); },
-          [](Problem& p, std::string_view text) { return parse_into(p.*Field, text); }, meaning};
+constexpr Word word(const char* name, const char* meaning, bool is_rare = false) {
+  using Value = std::remove_reference_t<decltype(std::declval<Problem&>().*Field)>;
+  std::string_view choices;
+  if constexpr (std::is_enum_v<Value>) choices = words_of<Value>;
+  return {name,
+          [](const Problem& p) { return print(p.*Field); },
+          [](Problem& p, std::string_view text) { return parse_into(p.*Field, text); },
+          choices,
+          meaning,
+          is_rare};
 }
 template <auto Field>
 constexpr Word rare(const char* name, const char* meaning) {
-  return word<Field>(name, meaning);
+  return word<Field>(name, meaning, true);
 }
 
 constexpr Word kWords[] = {
-    word<&Problem::max_tokens>("T"),
-    word<&Problem::max_sequences>("N"),
-    word<&Problem::heads>("H"),
-    word<&Problem::value_heads>("HV"),
-    word<&Problem::key_dim>("K"),
-    word<&Problem::value_dim>("V"),
-    word<&Problem::varlen>("varlen"),
-    word<&Problem::cu_seqlens_type>("cu_seqlens"),
-    word<&Problem::qkv_type>("qkv"),
-    word<&Problem::gate_type>("g"),
-    word<&Problem::beta_type>("beta"),
-    word<&Problem::state_type>("state"),
-    word<&Problem::gate>("gate"),
-    word<&Problem::lower_bound>("lower_bound"),
-    word<&Problem::beta_is_logit>("beta_logit"),
-    word<&Problem::allow_neg_eigval>("neg_eigval"),
-    word<&Problem::l2norm_qk>("l2norm"),
-    word<&Problem::scale>("scale"),
-    word<&Problem::state_layout>("layout"),
-    word<&Problem::initial_state>("h0"),
-    word<&Problem::final_state>("ht"),
+    word<&Problem::max_tokens>("T", "tokens of a run over all sequences, at most"),
+    word<&Problem::max_sequences>("N", "sequences of a run, at most"),
+    word<&Problem::heads>("H", "query and key heads"),
+    word<&Problem::value_heads>("HV", "value heads, a multiple of H; 0: H"),
+    word<&Problem::key_dim>("K", "key channels of a head"),
+    word<&Problem::value_dim>("V", "value channels of a head"),
+    word<&Problem::varlen>("varlen", "1: sequences are packed, cu_seqlens says how"),
+    word<&Problem::cu_seqlens_type>("cu_seqlens", "its type"),
+    word<&Problem::qkv_type>("qkv", "the type of q, k, v and o"),
+    word<&Problem::gate_type>("g", "the type of g"),
+    word<&Problem::beta_type>("beta", "the type of beta"),
+    word<&Problem::state_type>("state", "the type of states; not f16"),
+    word<&Problem::gate>("gate", "how g becomes log decays"),
+    word<&Problem::lower_bound>("lower_bound", "of gate=bounded, a token"),
+    word<&Problem::beta_is_logit>("beta_logit", "1: beta is given before its sigmoid"),
+    word<&Problem::allow_neg_eigval>("neg_eigval", "1: beta is doubled, up to 2"),
+    word<&Problem::l2norm_qk>("l2norm", "1: rows of q and k are normalised"),
+    word<&Problem::scale>("scale", "multiplies q; 0: 1 / sqrt(K)"),
+    word<&Problem::state_layout>("layout", "states as [K, V] or as [V, K]"),
+    word<&Problem::initial_state>("h0", "1: initial states are given"),
+    word<&Problem::final_state>("ht", "1: final states are written"),
     rare<&Problem::state_pool>("pool", "states lie in slots of a pool, named by index"),
-    rare<&Problem::slot_index_type>("slots",
-                                    "i32|i64, the type of these indices and of committed counts"),
+    rare<&Problem::slot_index_type>("slots", "the type of these indices and of committed counts"),
     rare<&Problem::draft_states>("drafts", "a pool keeps the state after every token"),
     rare<&Problem::checkpoint_tokens>(
         "checkpoint", "a pool keeps the state after each so many tokens, 64 or more"),
@@ -130,7 +138,7 @@ constexpr Word kWords[] = {
         "mixed", "varlen: a few tokens beside long sequences, or one has most of the tokens"),
     rare<&Problem::wy_chunk>("wy", "w and u too, of chunks of 16, 32 or 64 tokens"),
     rare<&Problem::committed_tokens>("committed",
-                                     "runs say how many first tokens the final state knows"),
+                                     "the final state is the one after so many first tokens"),
     rare<&Problem::beta_at_most_one>("beta_most_1", "a promise for beta_logit=0: beta is in 0..1"),
     rare<&Problem::qk_normalized>("qk_normalized", "a promise for l2norm=0: q and k come so"),
 };
@@ -146,18 +154,18 @@ std::string known_words() {
 std::string to_text(const Problem& problem) {
   std::string text;
   for (const Word& each : kWords) {
-    if (each.meaning != nullptr && each.print(problem) == each.print(Problem{})) continue;
+    if (each.is_rare && each.print(problem) == each.print(Problem{})) continue;
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", each.name, each.print(problem));
   }
   return text;
 }
 
-std::string rare_words() {
+std::string explain_words(const Problem& defaults) {
   std::string lines;
   for (const Word& each : kWords) {
-    if (each.meaning == nullptr) continue;
-    const std::string setting = fmt::format("{}={}", each.name, each.print(Problem{}));
-    lines += fmt::format("  {:<16}{}\n", setting, each.meaning);
+    const std::string setting = fmt::format("{}={}", each.name, each.print(defaults));
+    lines += fmt::format("  {:<20}{}{}{}\n", setting, each.choices,
+                         each.choices.empty() ? "" : ": ", each.meaning);
   }
   return lines;
 }

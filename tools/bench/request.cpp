@@ -41,10 +41,8 @@ std::string words_help() {
   Problem setting;
   setting.initial_state = setting.final_state = true;
   return "A problem in words: an optional case name, then name=value.  The words and their "
-         "defaults:\n  " +
-         problem::to_text(setting) +
-         "\n(HV=0: as many as H; scale=0: 1/sqrt(K)).  Words that are seldom set:\n" +
-         problem::rare_words() +
+         "defaults:\n" +
+         problem::explain_words(setting) +
          "Words of the inputs:\n"
          "  gate_regime=strong|weak|mixed   mean log decay of a token: -3, -1e-3, both by channel\n"
          "  seqlens=1300,547,...            packed sequences; sets varlen, N and T\n"
@@ -60,8 +58,10 @@ void add_what(CLI::App& app, Request& request) {
       ->type_name("CASE|WORDS");
   app.add_option("--tp", request.tp, "devices that split the heads of a model")
       ->check(cli::whole(1, cli::kMostDevices));
-  app.add_option("--suite", request.suite,
-                 "prefill: all cases in the three gate regimes; linear: T from 8192 to 1048576")
+  app.add_option(
+         "--suite", request.suite,
+         "prefill: all cases in the three gate regimes; linear: T from 8192 to 1048576; the "
+         "others: see the examples")
       ->check(CLI::IsMember({"prefill", kLinear, kDecode, kServing, kOriginal}));
   app.add_option("--gate-regime", request.regimes, "gate regimes of the named problems")
       ->delimiter(',')
@@ -99,7 +99,7 @@ void add_how(CLI::App& app, Request& request) {
   app.add_flag("--compile,!--no-compile", request.compile_times,
                "also time cold and cached plans (on by default)");
   app.add_flag("--profile", request.profile, "run each variant once, unverified, for ncu");
-  app.add_option("--device", request.device, "CUDA ordinal")
+  app.add_option("--device", request.device, "CUDA ordinal; default: 0")
       ->check(cli::whole(0, cli::kMostDevices - 1));
   app.add_option("--cache-dir", request.cache_dir, "compiled kernels; default: as the library")
       ->check(cli::directory_name());

@@ -190,7 +190,9 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
       ->description(
           "hold these tunables, \"chunk=32 shards=2\": one value each; all values of others are "
           "tried");
-  sub->add_option("--method", request.method, "halving, exhaustive, random or local")
+  sub->add_option("--method", request.method,
+                  "halving: a shortlist, ever fewer of it, then steps from the best; exhaustive: "
+                  "all; random: --max-evals by lot; local: steps of one tunable from the default")
       ->capture_default_str()
       ->check(CLI::IsMember({"halving", "exhaustive", "random", "local"}));
   sub->add_option("--time", request.seconds, "seconds for all problems together; 0: no limit")
@@ -201,7 +203,8 @@ int main_of_tune(int argc, const char* const* argv, std::FILE* out, std::FILE* e
   sub->add_option("--seed", request.seed, "of the inputs and of --method random")
       ->capture_default_str()
       ->check(cli::whole(0, cli::kMostSeed));
-  sub->add_flag("--resume,!--fresh", request.resume, "go on with the journal of a stopped search");
+  sub->add_flag("--resume,!--fresh", request.resume,
+                "go on with the journal of a stopped search; --fresh (the default): begin anew");
   CLI::Option* device =
       sub->add_option("--device", request.device, "CUDA ordinal; default: every visible device")
           ->check(cli::whole(0, cli::kMostDevices - 1));

@@ -31,11 +31,16 @@ TEST_CASE("kda-bench --help shows the words, examples and exit codes", "[tools]"
   }
 }
 
-// The bug: ten words of a problem, those of pools among them, were in no help text.
-TEST_CASE("kda-bench --help explains the words that are seldom set", "[tools]") {
+// The bugs: ten words of a problem, those of pools among them, were in no help text, and the others
+// were named there and not explained.
+TEST_CASE("kda-bench --help explains every word of a problem", "[tools]") {
   const test::Ran ran = kda_bench({"--help"});
-  CHECK_THAT(ran.out, test::contains(problem::rare_words()));
-  CHECK_THAT(ran.out, test::contains("  drafts=0  ") && test::contains("  qk_normalized=0 "));
+  Problem setting;
+  setting.initial_state = setting.final_state = true;
+  CHECK_THAT(ran.out, test::contains(problem::explain_words(setting)));
+  for (const char* part : {"  drafts=0  ", "  qk_normalized=0 ", "  ht=1  ", "  qkv=bf16  "}) {
+    CHECK_THAT(ran.out, test::contains(part));
+  }
 }
 
 TEST_CASE("kda-bench --list names every case", "[tools]") {
