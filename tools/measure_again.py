@@ -22,6 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tools" / "results"
+PLACES = ("--json", "--md", "--cache-dir")  # words of the machine that ran a command
 # What starts kda-bench itself, once for each of its rows.
 BY_OTHERS = {"picks": "tools/experiments/picks.py"}
 
@@ -48,9 +49,9 @@ def asked(name):
         variables, words, kept = words[:begin], words[begin + 1 :], []
         while words:
             word = words.pop(0)
-            if word in ("--json", "--md", "--cache-dir"):
+            if word in PLACES:
                 words.pop(0)
-            else:
+            elif word.split("=")[0] not in PLACES:
                 kept.append(word)
         commands.append((variables, kept))
     return rows, commands
@@ -64,11 +65,17 @@ def measure(name, commands):
         file, tabled = pathlib.Path(folder) / "rows.json", pathlib.Path(folder) / "rows.md"
         for variables, words in commands:
             environment = {**os.environ, **dict(each.split("=", 1) for each in variables)}
-            done = subprocess.run(
-                [bench, *words, "--json", file, "--md", tabled], env=environment, check=False
-            )
+            try:
+                done = subprocess.run(
+                    [bench, *words, "--json", file, "--md", tabled], env=environment, check=False
+                )
+            except OSError as why:
+                raise Refused(f"{bench}: {why.strerror}; build it, or set KDA_BUILD_DIR") from None
             if done.returncode != 0:
                 raise Refused(f"{name}: kda-bench ended with {done.returncode}")
+            said = shlex.split(json.loads(file.read_text())[0]["command"])
+            if said[: said.index("kda-bench")] != variables:
+                raise Refused(f"{name}: it was measured by {variables}, this is {said}; unset them")
             lines += [line.removesuffix(",") for line in file.read_text().splitlines()[1:-1]]
             table += tabled.read_text().splitlines()[2 if table else 0 :]
     return lines, table

@@ -102,8 +102,10 @@ def microseconds(times):
 
 def table(file, key, of=None, extra=None):
     """The lines of one table."""
-    with open(RESULTS / f"{file}.json") as document:
-        found = list(cells(json.load(document), key))
+    path = RESULTS / f"{file}.json"
+    if not path.is_file():
+        sys.exit(f"summary.md: there is no {path}")
+    found = list(cells(json.loads(path.read_text()), key))
     found = [cell for cell in found if cell[0].startswith(of or "")]
     if not found:
         sys.exit(f"summary.md: {file}.json has no problem that begins with {of!r}")

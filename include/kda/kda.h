@@ -156,10 +156,11 @@ kda_code kda_plan_make(const kda_problem* problem, const kda_options* options, k
 kda_code kda_plan_make_all(const kda_problem* const* problems, size_t count,
                            const kda_options* options, kda_plan** plans, kda_code* codes);
 
-void kda_plan_destroy(kda_plan* plan); /* NULL is allowed */
+/* Not before its runs have ended, and graphs that captured one are gone.  NULL is ignored. */
+void kda_plan_destroy(kda_plan* plan);
 
-/* Plan::problem: as given, with defaults filled in.  Set problem->struct_size (kda_problem_init
- * does). */
+/* Plan::problem: as given, with defaults filled in.  problem->struct_size must be set, as by
+   kda_problem_init. */
 kda_code kda_plan_problem(const kda_plan* plan, kda_problem* problem);
 size_t kda_plan_workspace_bytes(const kda_plan* plan);
 kda_code kda_plan_run(const kda_plan* plan, const kda_forward* forward, void* workspace,

@@ -8,7 +8,8 @@
 
    There is no workspace argument, as in the original: each device has a pool of the library's own,
    which allocates in the stream's order and keeps up to 1 GiB between calls.  The first call of a
-   size compiles, which takes seconds.  Every call may be captured, that one too. */
+   size compiles, which takes seconds.  Every call may be captured, that one too; the kernels of a
+   captured call stay loaded until the process ends. */
 #ifndef KDA_PREFILL_H_
 #define KDA_PREFILL_H_
 

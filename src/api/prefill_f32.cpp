@@ -2,7 +2,10 @@
 #include <cuda.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <iterator>
 #include <limits>
 #include <list>
 #include <memory>
@@ -130,28 +133,38 @@ Forward forward_of(const KdaPrefillIO& io) {
   return forward;
 }
 
-// The last plans; their number bounds the device memory of their code.
+// The last plans; their number bounds the device memory of their code.  Besides, for good, those
+// that a graph has captured: it runs their code whenever it is replayed.
 class Kept {
  public:
-  SharedPlan find(const Key& key) {
+  SharedPlan find(const Key& key, bool captured) {
     const std::lock_guard lock(mutex_);
     for (auto row = rows_.begin(); row != rows_.end(); ++row) {
-      if (row->first != key) continue;
+      if (row->key != key) continue;
+      row->captured = row->captured || captured;
       rows_.splice(rows_.begin(), rows_, row);
-      return row->second;
+      return row->plan;
     }
     return nullptr;
   }
-  void keep(const Key& key, SharedPlan plan) {
+  void keep(const Key& key, SharedPlan plan, bool captured) {
     const std::lock_guard lock(mutex_);
-    rows_.remove_if([&](const auto& row) { return row.first == key; });
-    rows_.emplace_front(key, std::move(plan));
-    if (rows_.size() > 64) rows_.pop_back();
+    rows_.remove_if([&](const Row& row) { return row.key == key && !row.captured; });
+    rows_.push_front({key, std::move(plan), captured});
+    const auto free = [](const Row& row) { return !row.captured; };
+    if (std::count_if(rows_.begin(), rows_.end(), free) <= kMostFree) return;
+    rows_.erase(std::prev(std::find_if(rows_.rbegin(), rows_.rend(), free).base()));
   }
 
  private:
+  static constexpr std::ptrdiff_t kMostFree = 64;
+  struct Row {
+    Key key;
+    SharedPlan plan;
+    bool captured;
+  };
   std::mutex mutex_;
-  std::list<std::pair<Key, SharedPlan>> rows_;
+  std::list<Row> rows_;
 };
 
 Kept& kept() {
@@ -165,13 +178,13 @@ bool is_captured(const launch::Driver& driver, CUstream stream) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-Result<SharedPlan> make(const Key& key) {
+Result<SharedPlan> make(const Key& key, bool captured) {
   Options options{.device = key.ordinal, .tuning = key.tuning};
   if (!key.tuning.empty()) options.strategy = "chunk";
   plan::Made made = std::move(plan::make_all({&key.problem, 1}, options).front());
   if (!made) return made.status();
   SharedPlan plan = *std::move(made);
-  kept().keep(key, plan);
+  kept().keep(key, plan, captured);
   return plan;
 }
 
@@ -196,15 +209,15 @@ Status prefill(const KdaPrefillIO* io, CUstream stream) {
   const Forward forward = forward_of(*io);
   // Before a plan is made, and memory taken in the stream.
   if (Status status = plan::check(key.problem, forward); !status) return status;
-  if (const SharedPlan plan = kept().find(key)) {
+  const bool captured = is_captured(**driver, stream);
+  if (const SharedPlan plan = kept().find(key, captured)) {
     Status status = run(*plan, forward, stream);
     // A device that was reset has lost the kernels: they are made again, once.
     const bool lost = status.code() == Code::device_error &&
-                      launch::refusal() != CUDA_ERROR_OUT_OF_MEMORY &&
-                      !is_captured(**driver, stream);
+                      launch::refusal() != CUDA_ERROR_OUT_OF_MEMORY && !captured;
     if (!lost) return status;
   }
-  const Result<SharedPlan> plan = make(key);
+  const Result<SharedPlan> plan = make(key, captured);
   if (!plan) return plan.status();
   return run(**plan, forward, stream);
 }

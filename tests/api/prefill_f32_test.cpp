@@ -183,6 +183,33 @@ TEST_CASE("the first call of a size may be captured", "[api]") {
   CHECK(machine.driver.breaking_calls == 0);
 }
 
+// The bug: plans of captured calls went with the others when more than 64 sizes came after them,
+// and their code with them, which the graph runs whenever it is replayed.
+TEST_CASE("the plan of a captured call stays, however many sizes come after", "[api]") {
+  Machine machine;
+  test::FakeDriver& driver = machine.driver;
+  KdaPrefillIO captured = legal(), passing = legal();
+  captured.head_dim = 36;  // kernels of their own: sizes that differ in T alone share theirs
+  passing.head_dim = 28;
+  REQUIRE(kda_prefill_f32(&captured, nullptr) == 0);
+  driver.capturing = true;
+  REQUIRE(kda_prefill_f32(&captured, nullptr) == 0);
+  driver.capturing = false;
+  REQUIRE(kda_prefill_f32(&passing, nullptr) == 0);
+  KdaPrefillIO other = legal();
+  for (int i = 0; i < 70; ++i) {
+    other.seq_len = 96 + 32 * i;
+    REQUIRE(kda_prefill_f32(&other, nullptr) == 0);
+  }
+  const auto loaded_for = [&](const KdaPrefillIO& io) {
+    const int before = driver.libraries_loaded;
+    REQUIRE(kda_prefill_f32(&io, nullptr) == 0);
+    return driver.libraries_loaded - before;
+  };
+  CHECK(loaded_for(captured) == 0);
+  CHECK(loaded_for(passing) > 0);
+}
+
 TEST_CASE("what the driver refuses comes out as its own code", "[api]") {
   // The first implementation dropped the failure of its shared-memory attribute and launched.
   {

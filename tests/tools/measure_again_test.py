@@ -24,7 +24,8 @@ with open("{calls}", "a", encoding="utf-8") as calls:
     calls.write(json.dumps([os.environ.get("KDA_TUNE"), *words[:-4]]) + "\\n")
 rows = [
     {{"problem": word, "status": "WRONG" if word == "turned" else "ok", "device": "NVIDIA H200",
-     "commit": os.environ.get("COMMIT", "1234567"), "us": 1.50}}
+     "commit": os.environ.get("COMMIT", "1234567"), "us": 1.50,
+     "command": ("KDA_TUNE=off " if "KDA_TUNE" in os.environ else "") + "kda-bench " + word}}
     for word in words[: words.index("--quick")] if word != "gone"
 ]
 with open(file, "w", encoding="utf-8") as out:
@@ -76,7 +77,7 @@ class MeasureAgain(unittest.TestCase):
 
     def test_commands_run_without_their_files_and_with_their_variables(self):
         one = "kda-bench 'a b' c --quick --json /o/x.json --md /o/x.md"
-        two = "KDA_TUNE=off kda-bench d --quick --cache-dir /tmp/c --quiet --json /o/y.json"
+        two = "KDA_TUNE=off kda-bench d --quick --cache-dir /tmp/c --quiet --json=/o/y.json"
         self.write("some", [row("a b", one), row("c", one), row("d", two)])
         code, out, err = self.run_on("h200/some")
         self.assertEqual((code, err), (0, ""))
@@ -86,7 +87,7 @@ class MeasureAgain(unittest.TestCase):
         text = (self.root / "h200" / "some.json").read_text()
         self.assertEqual([each["problem"] for each in json.loads(text)], ["a b", "c", "d"])
         self.assertEqual(len(text.splitlines()), 5)
-        self.assertIn('"us": 1.5}', text)  # as kda-bench wrote it
+        self.assertIn('"us": 1.5, ', text)  # as kda-bench wrote it
         table = (self.root / "h200" / "some.md").read_text()
         self.assertEqual(table, "| problem |\n|---|\n| a b |\n| c |\n| d |\n")
 
@@ -101,6 +102,15 @@ class MeasureAgain(unittest.TestCase):
         self.refused("other", other, "this is an NVIDIA H200, that was an NVIDIA H100")
         with unittest.mock.patch.dict(os.environ, {"COMMIT": "1234567-dirty"}):
             self.refused("dirty", [row("a", "kda-bench a --quick")], "belongs to no source")
+
+    def test_variables_that_are_set_here_and_decide_are_refused(self):
+        with unittest.mock.patch.dict(os.environ, {"KDA_TUNE": "off"}):
+            self.refused("some", [row("a", "kda-bench a --quick")], "unset them")
+
+    def test_a_program_that_is_not_built_is_named(self):
+        with unittest.mock.patch.dict(os.environ, {"KDA_BUILD_DIR": "/nowhere"}):
+            why = "/nowhere/tools/kda-bench: No such file or directory; build it"
+            self.refused("some", [row("a", "kda-bench a --quick")], why)
 
     def test_what_other_programs_made_is_named(self):
         self.refused("picks", [row("a", "kda-bench a")], "made by tools/experiments/picks.py")

@@ -99,6 +99,8 @@ class Summary(unittest.TestCase):
     def test_unknown_table_is_named(self):
         with self.assertRaisesRegex(SystemExit, "no such table: <!-- p by colour -->"):
             summary.filled("<!-- p by colour -->\n")
+        with self.assertRaisesRegex(SystemExit, "there is no .*p.json"):
+            summary.filled("<!-- p by strategy -->\n")
         with self.assertRaisesRegex(SystemExit, "no such column: price"):
             self.write("p.json", [row("a", "fused", 1.0)])
             summary.table("p", "strategy", extra="price")

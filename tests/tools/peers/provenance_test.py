@@ -1,6 +1,8 @@
 """A comparison's document says where it comes from."""
 
 import os
+import pathlib
+import re
 import types
 import unittest
 import unittest.mock
@@ -28,6 +30,12 @@ class ProvenanceTest(unittest.TestCase):
                 provenance.command_of("compare.sh", ["h64"]),
                 "KDA_TUNE=off NVRTC_APPEND_FLAGS='-G -w' compare.sh h64",
             )
+
+    def test_what_decides_is_what_kda_bench_names(self):
+        tools = pathlib.Path(provenance.__file__).resolve().parent.parent
+        text = (tools / "cli" / "command_line.cpp").read_text()
+        names = re.search(r"kDeciding\[\] = \{([^}]*)\}", text)[1]
+        self.assertEqual(tuple(re.findall(r'"(\w+)"', names)), provenance._DECIDING)
 
     def test_version_and_commit_are_the_programs(self):
         found = provenance.of_run(TORCH, os.environ["KDA_BENCH"], "compare.sh")

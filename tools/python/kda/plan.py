@@ -110,6 +110,8 @@ def _made(problems: list[Problem], options: Options) -> list[int | errors.Error]
 class Plan:
     """Immutable; any number of threads may run one at once, each with its own workspace.
 
+    Keep it until its runs have ended, and as long as a CUDA graph that captured one is replayed.
+
     >>> plan = kda.Plan(kda.Problem(heads=16, max_tokens=8192), kda.Options(target="h200"))
     >>> print(plan.describe())
     """
